@@ -311,7 +311,7 @@ def _refined(record: dict[str, Any] | None) -> Refined | None:
         candidates=tuple(map(str, record["candidates"])),
         models=tuple(_fit_of(fit) for fit in record["models"]),
         refused=tuple((tuple(names), str(reason)) for names, reason in record["refused"]),
-        left_out=int(record["left_out"]),
+        left_out=tuple(tuple(map(str, names)) for names in record["left_out"]),
         agreement=agreement,
         seconds=float(record["seconds"]),
         experiments=tuple(map(_predicted_of, record.get("experiments", ()))),

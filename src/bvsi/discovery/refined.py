@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -126,7 +126,7 @@ class Refined:
     refused
         Structures that could not be fitted, with the reason.
     left_out
-        Neighbours of probable structures that were not fitted, for time.
+        Operators of neighbours of probable structures that were not fitted, for time.
     agreement
         With the weak form; None where that has no estimate of the same operators.
     experiments
@@ -139,7 +139,7 @@ class Refined:
     candidates: tuple[str, ...]
     models: tuple[ForwardFit, ...]
     refused: tuple[tuple[tuple[str, ...], str], ...]
-    left_out: int
+    left_out: tuple[tuple[str, ...], ...]
     agreement: SpacesCompared | None
     seconds: float
     experiments: tuple[PredictedExperiment, ...] = ()
@@ -187,8 +187,16 @@ class Refined:
         return Mixture(self.candidates, names, self.probabilities(wider), laws)
 
     def inclusion(self) -> dict[str, float]:
-        """P(in) by operator: the probability of the structures that have it."""
-        return self.mixture().inclusion()
+        """P(in) by operator: the probability of the structures that have it.
+
+        Among those that were fitted, and those without one of their operators that were not, for time, with the
+        evidence that follows from the larger fit (:meth:`~bvsi.refine.ForwardFit.evidence_without`).
+        """
+        guessed = evidence_of(self.left_out, self.models)
+        names = (*(fit.names for fit in self.models), *guessed)
+        logs = np.array([*(fit.log_evidence for fit in self.models), *guessed.values()])
+        p = np.exp(logs - logs.max())
+        return Mixture(self.candidates, names, p / p.sum(), (None,) * len(names)).inclusion()
 
     def average(self, quantity: str | Callable[[dict[str, float]], float], **options: Any) -> Averaged:
         """A coefficient by name, or a function of all coefficients: :meth:`bvsi.predict.mixture.Mixture.average`."""
@@ -315,7 +323,7 @@ class Refined:
         """Equation, averaged coefficients and structures."""
         chances, wide = self.probabilities(), [self.probabilities(factor) for factor in INFLUENCE]
         mixture = self.mixture()
-        inclusion = mixture.inclusion()
+        inclusion = self.inclusion()
         lines = [f"by forward solves: {self.equation}"]
         lines += [f"χ² per degree of freedom {self.best.chi2:.3g}, {self.best.count} values", ""]
         for name in self.candidates:
@@ -329,7 +337,7 @@ class Refined:
         for fit, p, narrow, broad in zip(self.models, chances, *wide, strict=True):
             if max(p, narrow, broad) > 0.1 * _SHOWN:
                 lines.append(f"{p:>6.3f}  {narrow:>11.3f}  {broad:>6.3f}  {fit.chi2:>6.2f}  {' + '.join(fit.names)}")
-        lines += [f"{self.left_out} neighbouring structures were not fitted, for time."] if self.left_out else []
+        lines += [f"{len(self.left_out)} neighbouring structures were not fitted, for time."] if self.left_out else []
         lines += [f"not fitted: {' + '.join(names)}: {reason}" for names, reason in self.refused]
         lines += [self.best.status.message, self.identified]
         lines += [] if self.agreement is None else [str(self.agreement)]
@@ -337,3 +345,14 @@ class Refined:
 
     def __str__(self) -> str:
         return self.text
+
+
+def evidence_of(structures: Iterable[Sequence[str]], fits: Sequence[ForwardFit]) -> dict[tuple[str, ...], float]:
+    """log p(û | m) of structures that were not fitted, from fits of one operator more: the largest of these."""
+    found = dict[tuple[str, ...], float]()
+    for names in map(tuple, structures):
+        larger = [(fit, set(fit.names) - set(names)) for fit in fits if set(names) < set(fit.names)]
+        logs = [fit.evidence_without(*more) for fit, more in larger if len(more) == 1]
+        if logs:
+            found[names] = max(logs)
+    return found

@@ -23,7 +23,7 @@ from bvsi.common.progress import OutOfTimeError, Progress, silent
 from bvsi.data import Data, Grid, Mesh, as_experiments
 from bvsi.discovery.parameter_search import columns_of, limits_of, parameters_of
 from bvsi.discovery.parameters import told_parameters
-from bvsi.discovery.refined import FEW_FRAMES, MISFIT, PredictedExperiment, Refined, SpacesCompared
+from bvsi.discovery.refined import FEW_FRAMES, MISFIT, PredictedExperiment, Refined, SpacesCompared, evidence_of
 from bvsi.errors import InfeasibleError, NotPositiveDefiniteError
 from bvsi.infer.constraints import AnyConstraints, LinearConstraints, as_linear
 from bvsi.infer.nuts import NUTS
@@ -138,7 +138,7 @@ def refine(
     first = [tuple(names) for names in structures] if structures is not None else search.given()
 
     def made() -> Refined:
-        left = len(search.waiting(first, further=structures is None))
+        left = search.waiting(first, further=structures is None)
         return search.result(fields, left, time.perf_counter() - begin)
 
     if not search.fits:
@@ -240,12 +240,14 @@ class _Structures:
             self.fits = {frozenset(set(fit.names) - {*known.parameters}): fit for fit in whole}
             self.refused = list(known.refused)
 
-    def result(self, fields: tuple[str, ...], left: int, seconds: float) -> Refined:
+    def result(self, fields: tuple[str, ...], left: Sequence[tuple[str, ...]], seconds: float) -> Refined:
         """What there is, the most probable structure first."""
         fits, own = tuple(self._ranked()), self._library.names
         inside = tuple(dict.fromkeys(name for fit in fits for name in fit.names if name not in own))
         agreement = None if self._found is None else _agreement(self._found, self.fits, self._measured[0])
-        made = Refined(fields, (*own, *inside), fits, tuple(self.refused), left, agreement, seconds, parameters=inside)
+        made = Refined(
+            fields, (*own, *inside), fits, tuple(self.refused), tuple(left), agreement, seconds, parameters=inside
+        )
         beside = [_beside(one, number, made) for number, one in enumerate(self._measured)]
         return replace(made, experiments=tuple(beside))
 
@@ -392,8 +394,10 @@ class _Structures:
         return sorted(self.fits.values(), key=lambda fit: -fit.log_evidence)
 
     def waiting(self, first: Sequence[tuple[str, ...]], *, further: bool) -> list[tuple[str, ...]]:
-        """Structures not yet begun: those given, then the neighbours of probable ones."""
-        every = [*first, *(self._neighbours() if further else ())]
+        """Structures not yet begun: those given, then the neighbours of probable ones, the most promising first."""
+        near = [names for names in (self._neighbours() if further else ()) if names not in first]
+        guessed = evidence_of(near, self._ranked())
+        every = dict.fromkeys((*first, *sorted(near, key=lambda names: -guessed.get(names, -np.inf))))
         return [names for names in every if frozenset(names) not in self.tried]
 
     def next(self, first: Sequence[tuple[str, ...]], *, further: bool) -> tuple[str, ...] | None:

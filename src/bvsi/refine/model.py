@@ -368,6 +368,15 @@ class ForwardFit:
         """Probability of as large a misfit by chance; one where the noise level is not known."""
         return 1.0 if self.level != 1 else float(chdtrc(max(1.0, self.count - self.used), self.deviance))
 
+    def evidence_without(self, name: str) -> float:
+        """log p(û | model without an operator), by the density of its coefficient at zero (Savage and Dickey). ::
+
+        log p(û | model) + log N(0; θ̂_i, σ_i²) − log N(0; 0, s_i²)
+        """
+        i = self.names.index(name)
+        mean, variance = float(self.posterior.mean[i]), float(self.posterior.variance[i])
+        return float(self.log_evidence - 0.5 * mean**2 / variance + math.log(self.scale[i] / math.sqrt(variance)))
+
     def evidence_with(self, factor: float) -> float:
         """log p(û | model) if the prior of θ were wider by a factor, at the same estimate."""
         return float(self.log_evidence + 0.5 * self.exponent * (1 - factor**-2.0) - len(self.theta) * math.log(factor))

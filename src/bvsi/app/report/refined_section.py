@@ -62,7 +62,7 @@ def _count(others: int) -> str:
 
 def _coefficients(refined: Refined, weak: Mapping[str, tuple[float, float]]) -> Markup:
     mixture = refined.mixture()
-    inclusion = mixture.inclusion()
+    inclusion = refined.inclusion()
     rows = []
     for name in refined.candidates:
         if inclusion[name] > _SHOWN or name in weak:
