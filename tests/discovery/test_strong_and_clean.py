@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from bvsi.check import Verdict
 from bvsi.check.assessment import seen_signal
 from bvsi.data import Data, Grid
 from bvsi.discovery import discover
@@ -120,3 +121,18 @@ def test_priors_by_name_where_the_noise_is_not_known(law) -> None:
     library = Library({"u": ["laplacian(u)", "u"]}, keep=["laplacian(u)", "u"])
     found = discover(data, library, prior=Prior({"laplacian(u)": law}))
     assert abs(found.coefficient("laplacian(u)") - 0.1) < 4 * found.sd[0]
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_operators_that_are_kept_are_fitted_where_noise_hides_all_candidates(seed):
+    """At six times the RMS of the field; before, only where the user kept all of them."""
+    x, t = np.arange(64) * 2 * np.pi / 64, np.linspace(0, 2, 31)
+    u = sum(
+        a * np.exp(-0.1 * k * k * t[:, None]) * np.cos(k * (x - 0.5 * t[:, None]) + k) for k, a in ((1, 1), (2, 0.6))
+    )
+    noise = 6 * np.sqrt(np.mean(u**2)) * np.random.default_rng(seed).standard_normal(u.shape)
+    kept = ["laplacian(u)", "dx(u)"]
+    library = Library({"u": [*kept, "u", "u**2", "u**3", "dx(dx(dx(u)))"]}, keep=kept)
+    found = discover(Data(t, {"u": u + noise}, Grid(x=x, periodic="x")), library)
+    assert set(kept) <= set(found.names)
+    assert found.check.verdict is not Verdict.CONSISTENT

@@ -420,8 +420,8 @@ class _Subsets:
             if self._lost and not settings.by_equation:
                 self._begin_apart(Effort(exhaustive=_PAIRS))
                 self.settle()
-        if not self.fits and self.protection.keep.issuperset(likelihood.names):
-            self.fit_all()
+        if not self.fits and self.protection.keep:
+            self.fit_kept()
         if not self.fits:
             raise BvsiError(
                 "selection: noise makes up more than half of every operator, or no model could be fitted; use fewer "
@@ -499,18 +499,18 @@ class _Subsets:
         if found:
             self._fit([tuple(sorted(found))], self.moments(theta))
 
-    def fit_all(self) -> None:
-        """Fit all operators from the estimator's own starts: where all stay, no moments have to distinguish them.
+    def fit_kept(self) -> None:
+        """Fit the operators that stay from the estimator's own starts: no moments have to distinguish them.
 
         However much of them is noise: what that leaves is said by error bars and by the verdict.
         """
+        model = tuple(i for i, name in enumerate(self.likelihood.names) if name in self.protection.keep)
         try:
-            fit = self.settings.estimator.fit(self.likelihood)
+            fit = self.settings.estimator.fit(self.likelihood.restrict([self.likelihood.names[i] for i in model]))
         except (RankError, NotPositiveDefiniteError):
             return
         quadratic = around(self.likelihood, fit, self.rng)
-        score = self._score(fit.equations.q, len(fit.names), quadratic)
-        self.fits[tuple(range(self.likelihood.d))] = (score, fit)
+        self.fits[model] = (self._score(fit.equations.q, len(fit.names), quadratic), fit)
 
     def _fit_alone(self, names: Sequence[str], start: Array | None) -> Model | None:
         """Fit a model where no misfit of all operators is available; None where that fails."""
