@@ -157,12 +157,14 @@ def discover(
     if not (selected.keep or selected.inside.prior):
         check_found(selected.path.best.fit or model.fit, library, [m.data for m in measured])
     levels = check if isinstance(check, CheckLevels) else CheckLevels()
-    look = partial(_judged, method=chosen.method, measured=measured, levels=levels, rng=rng, progress=progress)
+    look = partial(_check, measured=measured, levels=levels, rng=rng, progress=progress)
     judged, pictures = look(model, selected) if check else (None, None)
     if all(m.noise_free for m in measured) and not (prior or selected.knows_more):
         while judged is not None and (smaller := _smaller(selected, model, judged)) is not None:
             selected, model = smaller, _fit(smaller, chosen.method, measured, prior, rng, progress)
             judged, pictures = look(model, selected)
+    if judged is not None and judged.verdict is Verdict.OPERATOR:
+        judged = replace(judged, reasons=(*_with_usual(selected, chosen.method, rng, progress), *judged.reasons))
     settings = _settings(selected, model, chosen, measured, prior)
     settings |= {"check": repr(levels)} if check else {}
     settings |= {"biharmonic": str(treated)} if treated.chi2 else {}
@@ -474,20 +476,11 @@ def _check(
     return judged, pictures
 
 
-def _judged(
-    model: _Model, one: _Selected, *, method: Method, rng: Rng, progress: Progress, **given: Any
-) -> tuple[Check | None, Frames]:
-    """The check of the model; where an operator is missing, its first reason is what is found with the usual ones."""
-    judged, pictures = _check(model, one, rng=rng, progress=progress, **given)
-    plain = one.shapes is None and not one.knows_more and not one.whole.costly
-    if judged is None or judged.verdict is not Verdict.OPERATOR or not plain:
-        return judged, pictures
-    return replace(judged, reasons=(*_with_usual(one, method, rng, progress), *judged.reasons)), pictures
-
-
 def _with_usual(one: _Selected, method: Method, rng: Rng, progress: Progress) -> tuple[str, ...]:
     """What the selection finds where the usual operators are candidates too, in words; empty where that fails."""
     library = one.setup.library
+    if one.shapes is not None or one.knows_more or one.whole.costly:
+        return ()
     try:
         if (more := with_plain_operators(one.setup, library.names)) is None:
             return ()

@@ -450,7 +450,7 @@ class _Subsets:
         """Fit the best models of all equations by moments, with stronger weights where noise hides some operators."""
         weights = balance(self.likelihood, copy.deepcopy(self.rng))
         for stronger in _STRONGER:
-            moments = self.moments(stronger * weights)
+            moments = by_moments(self.likelihood, stronger * weights, self.rng, self.settings.draws)
             self._fit(self.proposed(moments, np.inf)[1], moments, self.settings.fitted)
             self.settle()
             explained = self.fits and not (self.likelihood.scale_known and all(map(self.misfits, self.fits)))
