@@ -67,7 +67,7 @@ def problems_of(study: Study, data: Data | Sequence[Data] | None = None) -> list
         *_data(settings.data),
         *_output(study),
         *wrong_library,
-        *_noise(settings.noise, fields),
+        *_noise(settings.noise, fields, experiments[0].geometry.names if experiments else AXIS_NAMES),
         *_replicates(settings.data, settings.noise),
         *_discretisation(settings.discretisation, settings.library),
         *_selection(settings.selection, settings.discretisation),
@@ -174,8 +174,19 @@ def _parts(path: Path) -> list[str]:
     return parts
 
 
-def _noise(settings: NoiseSettings, fields: Sequence[str]) -> Iterator[StudyProblem]:
-    """Levels of fields that do not exist, or lack one; ``fields`` is empty where they are not known yet."""
+def _noise(settings: NoiseSettings, fields: Sequence[str], axes: Sequence[str]) -> Iterator[StudyProblem]:
+    """Levels of fields that do not exist, or lack one, and axes that do not exist.
+
+    Parameters
+    ----------
+    fields
+        Empty where they are not known yet.
+    axes
+        All that there can be where they are not known yet.
+    """
+    for axis in settings.blur or ():
+        if axis not in (known := (*axes, "time")):
+            yield StudyProblem(("noise", "blur", axis), f"the data have no axis {axis!r}; {nearest(axis, known)}")
     if settings.unknown and isinstance(settings.sigma, float):
         yield StudyProblem(("noise", "unknown"), "sigma states the level, and unknown asks for it; remove one of them.")
     if not isinstance(settings.sigma, dict) or not fields:
