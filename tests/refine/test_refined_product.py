@@ -11,8 +11,10 @@ from typer.testing import CliRunner
 
 from bvsi import Discovery, discover
 from bvsi.app.cli.main import app
-from bvsi.app.study import load_study, run_study
+from bvsi.app.study import StudyError, load_study, run_study
+from bvsi.app.study import run as engine
 from bvsi.app.study.settings import RefineSettings
+from bvsi.app.study.simulation import refine_study
 from bvsi.data import Data, Grid
 from bvsi.discovery import refining
 from bvsi.discovery.refined import Refined
@@ -109,17 +111,60 @@ def test_the_report_has_a_section(found, tmp_path):
     assert "sd (structure)" in page
 
 
-def test_a_study_refines_and_says_why_it_cannot(data, tmp_path):
+@pytest.fixture
+def never_computed(monkeypatch):
+    def computed(*_, **__):
+        raise AssertionError("computed")
+
+    monkeypatch.setattr(engine, "discover", computed)
+    monkeypatch.setattr(refining, "fit_forward", computed)
+
+
+IMPOSSIBLE = [
+    (('boundary = "no-flux"\n', ""), "boundary condition of 'u' is unknown; declare it"),
+    (("[refine]\n", "[refine]\nblur = {q = 0.1}\n"), "blur: the data have no axis 'q'; they have x"),
+    (("[refine]\n", "[refine]\nbins = {z = 0.1}\n"), "bins: the data have no axis 'z'; they have x, time"),
+    (("[refine]\n", "[refine]\nbins = {time = 0.2}\n"), "longer than the 0.0454545 between frames"),
+    (("[refine]\n", '[posterior]\nconstraints = ["u == 2"]\n[refine]\n'), "equalities cannot be used"),
+    (('"u**2"]}', '"u*k"]}\nunknown = {k = "x"}'), "the function k cannot be fitted"),
+    (
+        ("[refine]\n", '[posterior.priors]\n"u" = {distribution = "laplace", location = 0, scale = 1}\n[refine]\n'),
+        "prior: forward solves take Normal",
+    ),
+    (("[refine]\n", '[refine]\non = "data.nc"\n'), "data.nc"),
+]
+
+
+@pytest.mark.parametrize(("change", "words"), IMPOSSIBLE, ids=[words for _, words in IMPOSSIBLE])
+def test_what_cannot_be_refined_is_refused_before_anything_is_computed(data, tmp_path, never_computed, change, words):
+    data.to_xarray().to_netcdf(tmp_path / "data.nc", engine="h5netcdf")
+    study = tmp_path / "study.toml"
+    text = STUDY.replace('keep = ["laplacian(u)", "u", "u**2"]\n', "").replace(*change)
+    study.write_text(text, encoding="utf-8")
+    with pytest.raises(StudyError, match=words) as refused:
+        run_study(load_study(study))
+    assert "refine: " in str(refused.value)
+    assert not list(tmp_path.glob("result/*.nc"))
+
+
+def test_what_cannot_be_refined_later_is_refused_too(data, tmp_path, never_computed):
+    """``bvsi refine`` on a study that did not ask for it when it was run."""
+    data.to_xarray().to_netcdf(tmp_path / "data.nc", engine="h5netcdf")
+    study = tmp_path / "study.toml"
+    study.write_text(STUDY.replace("enabled = true", "blur = {y = 0.1}"), encoding="utf-8")
+    found = discover(data, library(), noise=IID(SIGMA), check=False)
+    found.save(tmp_path / "result.nc")
+    with pytest.raises(StudyError, match="blur: the data have no axis 'y'"):
+        refine_study(load_study(study), tmp_path / "result.nc", tmp_path / "refined.nc", budget=1.0)
+
+
+def test_a_study_refines(data, tmp_path):
     data.to_xarray().to_netcdf(tmp_path / "data.nc", engine="h5netcdf")
     study = tmp_path / "study.toml"
     study.write_text(STUDY, encoding="utf-8")
     finished = run_study(load_study(study))
     assert finished.found.refined is not None
     assert Discovery.load(tmp_path / "result" / "result.nc").refined is not None
-    study.write_text(STUDY.replace('boundary = "no-flux"\n', ""), encoding="utf-8")
-    finished = run_study(load_study(study))
-    assert finished.found.refined is None
-    assert any("refine: none: " in note and "boundary condition" in note for note in finished.notes)
 
 
 def test_fits_that_follow_the_answer_keep_to_its_budget(data, tmp_path):

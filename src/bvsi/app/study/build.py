@@ -127,6 +127,27 @@ def options_of(study: Study, noise: Sequence[Noise] | None = None) -> dict[str, 
     }
 
 
+def refine_options_of(study: Study) -> dict[str, Any]:
+    """Keyword arguments of :func:`bvsi.discovery.refining.refine`, but for the noise."""
+    from bvsi.app.readers.mesh_file import read_mesh
+    from bvsi.infer.nuts import NUTS
+
+    wanted, posterior, mesh = study.settings.refine, study.settings.posterior, mesh_of(study)
+    given: dict[str, Any] = {"blur": wanted.blur, "bins": wanted.bins}
+    given |= {"prior": objects.prior(posterior), "constraints": posterior.constraints or None}
+    if wanted.draws is not None:
+        given["sample"] = NUTS(draws=wanted.draws, tune=wanted.draws, chains=2)
+    if mesh is not None:
+        given["on"] = read_mesh(mesh, allow_outside=study.allow_outside).mesh
+    return given
+
+
+def mesh_of(study: Study) -> Path | None:
+    """Where fits by forward solves are made; None for the nodes of the data."""
+    on = study.settings.refine.on
+    return None if on is None else study.path.parent / on
+
+
 def quantities_of(study: Study) -> dict[str, Quantity]:
     """The quantities of interest by name; each takes a discovery and a generator."""
     names = coefficient_names(study)

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from bvsi.app.study import objects
-from bvsi.app.study.build import coefficient_names
+from bvsi.app.study.build import coefficient_names, refine_options_of
 from bvsi.app.study.complaints import nearest
 from bvsi.app.study.errors import Place, StudyProblem
 from bvsi.app.study.faults import attempt, misplaced
@@ -25,7 +25,7 @@ from bvsi.app.units import coefficient_units
 from bvsi.common.naming import AXIS_NAMES
 from bvsi.data import Data, as_experiments
 from bvsi.data._arrays import check_field_name
-from bvsi.errors import DataError, OperatorError
+from bvsi.errors import BvsiError, DataError, OperatorError
 from bvsi.operators import Library, Vocabulary
 
 _MANY = 100
@@ -81,7 +81,20 @@ def problems_of(study: Study, data: Data | Sequence[Data] | None = None) -> list
         if settings.data.units is not None:
             problems += attempt(("data", "units"), coefficient_units, library, settings.data.units)
         problems += [] if problems or not experiments else _forms(study, library, words)
+        if study.settings.refine.wanted and experiments and not problems:
+            problems += refine_faults(study, library, experiments)
     return problems
+
+
+def refine_faults(study: Study, library: Library, experiments: Sequence[Data]) -> Iterator[StudyProblem]:
+    """What fits by forward solves cannot do with these data, before anything is computed."""
+    from bvsi.discovery.refining import check_refine
+
+    try:
+        check_refine(experiments, library, **refine_options_of(study))
+    except BvsiError as error:
+        told = " ".join(str(error).split()).removeprefix("refine: ")
+        yield StudyProblem(("refine",), told)
 
 
 def _forms(study: Study, library: Library, words: Vocabulary) -> Iterator[StudyProblem]:
