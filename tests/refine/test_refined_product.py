@@ -13,6 +13,8 @@ from bvsi import Discovery, discover
 from bvsi.app.cli.main import app
 from bvsi.app.study import StudyError, load_study, run_study
 from bvsi.app.study import run as engine
+from bvsi.app.study import simulation
+from bvsi.app.study.result_folder import load_with_result
 from bvsi.app.study.settings import RefineSettings
 from bvsi.app.study.simulation import refine_study
 from bvsi.data import Data, Grid
@@ -267,6 +269,48 @@ def test_the_command_writes_a_result_with_them(data, found, tmp_path, monkeypatc
     (tmp_path / "study.toml").write_text(STUDY.replace("sigma = 0.01", "sigma = 0.02"), encoding="utf-8")
     other = CliRunner().invoke(app, ["refine", "study.toml", "--out", "refined.nc"])
     assert "another study" in str(other.exception)
+
+
+@pytest.mark.parametrize(
+    ("folder", "where", "given"),
+    [
+        ("result", ".", ["result"]),
+        ("result", ".", ["result/result.nc"]),
+        ("runs/first", ".", ["runs/first/"]),
+        ("moved", ".", ["moved"]),
+        ("result", "result", []),
+        ("result", "result", ["."]),
+        ("result", "..", ["study"]),
+    ],
+)
+def test_the_command_takes_the_folder_of_a_result(data, found, tmp_path, monkeypatch, folder, where, given):
+    """The study file has another name, and the data are beside it."""
+    home = tmp_path / "study"
+    made = home / folder
+    made.mkdir(parents=True)
+    data.to_xarray().to_netcdf(home / "data.nc", engine="h5netcdf")
+    name = "result" if folder == "moved" else folder
+    (home / "ring.toml").write_text(text := STUDY + f'folder = "{name}"\n', encoding="utf-8")
+    (made / "study.toml").write_text(text, encoding="utf-8")
+    found.save(made / "result.nc")
+    monkeypatch.chdir(home / where)
+    monkeypatch.setattr(simulation, "refined", lambda inputs, weak, *_, **__: replace(weak, refined=found.refined))
+    if given == ["study"]:  # the folder of a study
+        (home / "ring.toml").rename(home / "study.toml")
+    ran = CliRunner().invoke(app, ["refine", *given, "--out", str(tmp_path / "refined.nc"), "--json"])
+    assert ran.exit_code == 0, (ran.output, ran.exception)
+    assert json.loads(ran.stdout)["equation"] == found.refined.equation
+    np.testing.assert_array_equal(Discovery.load(tmp_path / "refined.nc").theta, found.theta)
+
+
+def test_a_result_whose_data_are_elsewhere_is_told_what_to_do(found, tmp_path):
+    (made := tmp_path / "result").mkdir()
+    (made / "study.toml").write_text(STUDY, encoding="utf-8")
+    found.save(made / "result.nc")
+    with pytest.raises(BvsiError, match=r"'data.nc', are not in the folder above it; .*STUDY.toml --result"):
+        load_with_result(made)
+    with pytest.raises(BvsiError, match="there is no study here"):
+        load_with_result(tmp_path)
 
 
 def test_a_mesh_where_the_equation_is_solved_is_looked_for_before_anything(data, tmp_path):

@@ -25,12 +25,12 @@ def files_of(study: Study) -> tuple[Path, ...]:
     """Data files, one per experiment; names are relative to the study file and may be patterns such as run_*.vtu."""
     data = study.settings.data
     names = data.files if data.files is not None else (data.file,)
-    return tuple(study.path.parent / name for name in names if name is not None)
+    return tuple(study.folder / name for name in names if name is not None)
 
 
 def folder_of(study: Study) -> Path:
     """Folder of the results."""
-    return study.path.parent / study.settings.output.folder
+    return study.folder / study.settings.output.folder
 
 
 def reading_of(study: Study) -> Reading:
@@ -49,7 +49,7 @@ def reading_of(study: Study) -> Reading:
         spacing=data.spacing,
         periodic=data.periodic,
         missing=data.missing,
-        mesh=None if data.mesh is None else study.path.parent / data.mesh,
+        mesh=None if data.mesh is None else study.folder / data.mesh,
         domain=data.domain,
         select={name: (_finite(low), _finite(high)) for name, (low, high) in data.select.items()},
         max_memory=data.max_memory,
@@ -145,7 +145,7 @@ def refine_options_of(study: Study) -> dict[str, Any]:
 def mesh_of(study: Study) -> Path | None:
     """Where fits by forward solves are made; None for the nodes of the data."""
     on = study.settings.refine.on
-    return None if on is None else study.path.parent / on
+    return None if on is None else study.folder / on
 
 
 def quantities_of(study: Study) -> dict[str, Quantity]:

@@ -133,7 +133,7 @@ def _files(study: Study) -> Iterator[StudyProblem]:
     for place, name in names:
         if name is None or not name.isprintable():
             continue
-        path = study.path.parent / name
+        path = study.folder / name
         if not _exists(path):
             near = sorted(p.name for p in path.parent.iterdir()) if path.parent.is_dir() else []
             hint = nearest(path.name, near) if 0 < len(near) <= _MANY else "correct the path."
@@ -154,7 +154,7 @@ def _output(study: Study) -> Iterator[StudyProblem]:
     if not name.isprintable():
         yield StudyProblem(("output", "folder"), f"{name!r} is not a path; remove the control characters.")
         return
-    here = study.path.parent.absolute()
+    here = study.folder.absolute()
     folder = Path(*_parts(here / name))
     if folder == Path(*_parts(here)) or folder in Path(*_parts(here)).parents:
         yield StudyProblem(("output", "folder"), f"{name!r} holds the study itself; name a folder of its own.")

@@ -206,7 +206,7 @@ def run_study(
     """
     validate(study)
     folder = out or folder_of(study)
-    _check_folder(study, folder, within=study.path.parent if out is None else None)
+    _check_folder(study, folder, within=study.folder if out is None else None)
     with alone(folder):
         finish_move(folder)
         wanted = FollowUp(study.settings.output.budget) if wanted is None else wanted
@@ -464,8 +464,8 @@ def _read(
 
 def _check_link(study: Study, path: Path) -> None:
     """Refuse a link in the folder of the study that leads out of it: the study may come from somebody else."""
-    home = study.path.resolve().parent
-    named = Path(os.path.normpath(home / path.name if path.parent == study.path.parent else path.absolute()))
+    home = study.path.resolve().parent if study.home is None else study.home.resolve()
+    named = Path(os.path.normpath(home / path.name if path.parent == study.folder else path.absolute()))
     if named.is_relative_to(home) and not study.allow_outside and not named.resolve().is_relative_to(home):
         raise BvsiError(
             f"{path}: this is a link out of the study's folder; name the file itself, or use --allow-outside."
