@@ -9,6 +9,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from numbers import Real
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,7 +25,7 @@ from bvsi.data import Data, Grid, Mesh, as_experiments
 from bvsi.discovery.parameter_search import columns_of, limits_of, parameters_of
 from bvsi.discovery.parameters import told_parameters
 from bvsi.discovery.refined import FEW_FRAMES, MISFIT, PredictedExperiment, Refined, SpacesCompared
-from bvsi.discovery.screening import check_arguments
+from bvsi.discovery.screening import check_arguments, check_rng
 from bvsi.errors import InfeasibleError, NotPositiveDefiniteError
 from bvsi.infer.constraints import AnyConstraints, LinearConstraints, as_linear
 from bvsi.infer.nuts import NUTS
@@ -125,7 +126,8 @@ def refine(
     """
     begin = time.perf_counter()
     check_refine(data, library, prior=prior, constraints=constraints, on=on, blur=blur, bins=bins, sample=sample)
-    if not budget >= 0:
+    check_rng(rng)
+    if not (isinstance(budget, Real) and budget >= 0):
         raise RefineError(f"budget: seconds, zero or more, are needed, such as budget=300; got {budget!r}.")
     library, experiments = by_experiment(library, as_experiments(data))
     models = list(noise) if isinstance(noise, Sequence) else [noise] * len(experiments)

@@ -110,8 +110,8 @@ class Blurred:
         return Blurred(self.level.at(frames, nodes), self.widths)
 
 
-def check_names(noise: Noise, data: Data) -> None:
-    """Refuse a model that names axes or fields which the data do not have."""
+def check_names(noise: Noise, data: Data, needed: Sequence[str] = ()) -> None:
+    """Refuse a model that names axes or fields which the data do not have, or lacks fields that are needed."""
     check_model(noise, "noise")
     axes, level = (*data.geometry.names, "time"), shape_of(without_blur(noise))
     for axis in widths_of(noise):
@@ -121,6 +121,9 @@ def check_names(noise: Noise, data: Data) -> None:
     for name in stated if isinstance(stated, Mapping) else ():
         if name not in data.names:
             raise NoiseError(f"noise: the data have no field {name!r}; they have {', '.join(data.names)}.")
+    lacking = [name for name in needed if isinstance(stated, Mapping) and name not in stated]
+    if lacking:
+        raise NoiseError(f"noise: field {lacking[0]!r} has none; given are {', '.join(stated)}.")
 
 
 def shape_of(noise: Noise) -> Noise:

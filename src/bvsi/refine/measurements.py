@@ -31,7 +31,7 @@ from bvsi.data import Data, Grid, Mesh
 from bvsi.data.denoise import smoothers
 from bvsi.data.smoothness import second_differences
 from bvsi.noise import Covariance, Noise, PerTime, SignalNoise
-from bvsi.noise.correlation import shape_of, without_blur
+from bvsi.noise.correlation import check_names, shape_of, without_blur
 from bvsi.noise.level import lattice_step, observed
 from bvsi.noise.measurement import Measurement, measure, stated_variance
 from bvsi.refine.instrument import Correlated, RefineError, Widths, check_instrument, exposure, observed_by
@@ -139,6 +139,8 @@ class Measurements:
         further = np.asarray(later, dtype=float)
         if further.ndim != 1 or not np.all(np.diff(np.append(data.times[-1], further)) > 0):
             raise RefineError(f"later: increasing times after the last of the data, {data.times[-1]:g}, are needed.")
+        if noise is not None:
+            check_names(noise, data, fields)
         # a peak that moves by its own width between frames looks like outliers; of stated noise the misfit tells them
         measured = measure(data, noise, robust=None if noise is None else False)
         data = measured.data  # without values that are saturated
