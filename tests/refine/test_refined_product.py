@@ -11,9 +11,8 @@ from typer.testing import CliRunner
 
 from bvsi import Discovery, discover
 from bvsi.app.cli.main import app
-from bvsi.app.study import StudyError, load_study, run_study
+from bvsi.app.study import StudyError, load_study, run_study, simulation
 from bvsi.app.study import run as engine
-from bvsi.app.study import simulation
 from bvsi.app.study.result_folder import load_with_result
 from bvsi.app.study.settings import RefineSettings
 from bvsi.app.study.simulation import refine_study

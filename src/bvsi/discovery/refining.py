@@ -18,13 +18,14 @@ from numpy.typing import ArrayLike
 from scipy.spatial import cKDTree
 from scipy.special import chdtrc
 
+from bvsi.check.verdict import FEW_FRAMES
 from bvsi.common.arrays import Array, Rng
 from bvsi.common.naming import without_equation
 from bvsi.common.progress import OutOfTimeError, Progress, silent
 from bvsi.data import Data, Grid, Mesh, as_experiments
 from bvsi.discovery.parameter_search import columns_of, limits_of, parameters_of
 from bvsi.discovery.parameters import told_parameters
-from bvsi.discovery.refined import FEW_FRAMES, MISFIT, PredictedExperiment, Refined, SpacesCompared
+from bvsi.discovery.refined import MISFIT, PredictedExperiment, Refined, SpacesCompared
 from bvsi.discovery.screening import check_arguments, check_rng
 from bvsi.errors import InfeasibleError, NotPositiveDefiniteError
 from bvsi.infer.constraints import AnyConstraints, LinearConstraints, as_linear
