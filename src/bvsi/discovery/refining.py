@@ -9,7 +9,6 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from numbers import Real
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -128,7 +127,7 @@ def refine(
     begin = time.perf_counter()
     check_refine(data, library, prior=prior, constraints=constraints, on=on, blur=blur, bins=bins, sample=sample)
     check_rng(rng)
-    if not (isinstance(budget, Real) and budget >= 0):
+    if not (isinstance(budget, (int, float)) and budget >= 0):
         raise RefineError(f"budget: seconds, zero or more, are needed, such as budget=300; got {budget!r}.")
     library, experiments = by_experiment(library, as_experiments(data))
     models = list(noise) if isinstance(noise, Sequence) else [noise] * len(experiments)

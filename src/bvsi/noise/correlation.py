@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -84,8 +83,9 @@ class Blurred:
         check_model(self.level, "level")
         if isinstance(self.level, Blurred | Covariance | UnknownScale):
             raise NoiseError("level: IID, PerField, PerTime or Diagonal is needed; UnknownScale(Blurred(...)) works.")
-        widths = self.widths if isinstance(self.widths, Mapping) else {}
-        if not widths or not all(isinstance(w, Real) and np.isfinite(w) and w > 0 for w in widths.values()):
+        widths = list(self.widths.values()) if isinstance(self.widths, Mapping) else []
+        numbers = all(isinstance(w, (int, float, np.number)) for w in widths)
+        if not (widths and numbers and all(np.isfinite(w) and w > 0 for w in widths)):
             raise NoiseError(
                 f"widths: positive numbers by axis are needed, {{'x': 0.05}}, and axes without blur left out; got "
                 f"{self.widths!r}."
@@ -118,12 +118,14 @@ def check_names(noise: Noise, data: Data, needed: Sequence[str] = ()) -> None:
         if axis not in axes:
             raise NoiseError(f"noise: the data have no axis {axis!r} to be blurred along; they have {', '.join(axes)}.")
     stated = level.matrix if isinstance(level, Covariance) else getattr(level, "sigma", None)
-    for name in stated if isinstance(stated, Mapping) else ():
+    if not isinstance(stated, Mapping):
+        return
+    for name in stated:
         if name not in data.names:
             raise NoiseError(f"noise: the data have no field {name!r}; they have {', '.join(data.names)}.")
-    lacking = [name for name in needed if isinstance(stated, Mapping) and name not in stated]
-    if lacking:
-        raise NoiseError(f"noise: field {lacking[0]!r} has none; given are {', '.join(stated)}.")
+    for name in needed:
+        if name not in stated:
+            raise NoiseError(f"noise: field {name!r} has none; given are {', '.join(stated)}.")
 
 
 def shape_of(noise: Noise) -> Noise:
