@@ -10,10 +10,12 @@ import pytest
 from bvsi.check import Comparison, Verdict
 from bvsi.check.comparison import LEVELS
 from bvsi.check.residual_tests import ResidualTest
-from bvsi.check.verdict import Evidence, judge
+from bvsi.check.verdict import ADVICE, Evidence, advice_for, judge
 from bvsi.data import Data, Grid
 from bvsi.discovery import discover
 from bvsi.operators import Library
+
+RING = np.arange(64) * 2 * np.pi / 64
 
 
 def compared(name, kind, p, *, better=(), weight=0.1):
@@ -82,6 +84,49 @@ def test_odds_are_asked_of_what_was_selected_and_named_for_what_was_left_out():
         found, reasons = judge(replace(plain, margins=margins))
         assert found is verdict
         assert all(f"{'with' if 'u**2' in margins else 'without'} {list(margins)[-1]} has odds" in r for r in reasons)
+
+
+EVIDENCE = Evidence((), (WIDER,), 1.0, None, 100.0, False, 0.0, {})
+
+
+@pytest.mark.parametrize(
+    ("kinds", "told", "other"),
+    [
+        (("white",), ["Blurred(", "Covariance("], ["SignalNoise", "PerField"]),
+        (("signal",), ["SignalNoise(b=...) for counts"], ["Blurred", "PerField"]),
+        (("white", "signal"), ["Blurred(", "SignalNoise("], ["PerField"]),
+        ((), ["PerField()", "Diagonal()"], ["Blurred", "SignalNoise"]),
+    ],
+)
+@pytest.mark.parametrize("error", [0.0, 0.01])
+def test_the_advice_on_noise_names_the_models_of_its_cause(kinds, told, other, error):
+    tests = tuple(ResidualTest("a test", 9.0, 9.0, 1e-12, kind) for kind in kinds)
+    advice = advice_for(Verdict.NOISE, replace(EVIDENCE, tests=tests, noise_error=error))
+    assert all(word in advice for word in (*told, "from_replicates("))
+    assert not any(word in advice for word in other)
+    assert all(word in ADVICE[Verdict.NOISE] for word in ("SignalNoise", "Blurred", "from_replicates"))
+
+
+@pytest.mark.parametrize("verdict", Verdict)
+@pytest.mark.parametrize("frames", [5, 11, 12, None])
+def test_with_few_frames_advice_on_operators_and_time_names_forward_solves(verdict, frames):
+    advice = advice_for(verdict, replace(EVIDENCE, frames=frames))
+    always = verdict in (Verdict.TIME, Verdict.SPACE)
+    few = frames is not None and frames < 12
+    chosen = verdict in (Verdict.OPERATOR, Verdict.UNDECIDED, Verdict.NOTHING, Verdict.ILL_POSED)
+    assert ("found.refine(" in advice) == (always or (few and chosen))
+    assert advice.count("found.refine(") <= 1
+
+
+def test_seven_frames_that_leave_the_choice_open_are_for_forward_solves():
+    t = np.linspace(0, 1, 7)[:, None]
+    u = np.exp(-t) * np.sin(RING - 0.5 * t) + 0.02 * np.random.default_rng(1).standard_normal((7, 64))
+    data = Data(t[:, 0], {"u": u}, Grid(x=RING, periodic="x"))
+    found = discover(data, Library({"u": ["u", "dx(u)", "laplacian(u)"]}))
+    assert found.verdict == "not decided"
+    assert "With 7 frames, compare by forward solves: found.refine(data, library)" in str(found)
+    second = discover(data, Library({"u": ["u", "dx(u)", "laplacian(u)"]}, time_order=2))
+    assert "found.refine" not in second.check.advice or second.verdict.startswith("under-resolved")
 
 
 def diffusing(stride, seed):

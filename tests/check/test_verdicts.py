@@ -120,6 +120,7 @@ def test_noise_that_grows_with_the_signal_is_told():
     found = Case(data.with_fields({"u": u * (1 + size * rng.standard_normal(u.shape))})).checked()
     assert found.verdict is Verdict.NOISE
     assert any("grows with the signal" in reason for reason in found.reasons)
+    assert "SignalNoise(" in found.advice
 
 
 def test_correlated_noise_is_told():
@@ -131,6 +132,7 @@ def test_correlated_noise_is_told():
     assert found.verdict is Verdict.NOISE
     assert any("correlated along x" in reason for reason in found.reasons)
     assert not any("correlated along time" in reason for reason in found.reasons)
+    assert "Blurred(" in found.advice
 
 
 def test_the_printout_has_verdict_advice_and_all_evidence():

@@ -198,7 +198,7 @@ REFUSALS: dict[str, tuple[str, ...]] = {
     "not valid TOML: invalid date or datetime at column": ("study: date that does not exist",),
     "nois: unknown key; did you mean": ("setting: unknown table",),
     "noise.sigm: unknown key; did you mean": ("setting: unknown key",),
-    "unknown key; known are sigma, unknown, gain, relative, blur, robust": (
+    "unknown key; known are sigma, unknown, gain, relative, blur, counts, robust": (
         "setting: unknown key in another script",
         "setting: unknown key with an escape",
     ),
@@ -208,6 +208,9 @@ REFUSALS: dict[str, tuple[str, ...]] = {
     "noise.sigma: a finite number is needed, not inf": ("setting: sigma infinite",),
     "noise.sigma: a positive number, or a table such as": ("setting: sigma as text",),
     "noise.sigma: the field": ("setting: sigma of an unknown field",),
+    "noise.blur.q: the data have no axis 'q'; known are x,": ("setting: blur of an unknown axis",),
+    "noise.blur.z: the data have no axis 'z'; known are x,": ("setting: blur of an axis that the data lack",),
+    "noise.blur.x: a number above": ("setting: blur of width zero",),
     "check.enabled: true or false is needed, not": ("setting: switch as number",),
     "discretisation.degree: a whole number is needed, not": ("setting: degree as fraction",),
     "discretisation.degree: a number at most": ("setting: degree too high",),

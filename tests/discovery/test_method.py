@@ -213,11 +213,6 @@ def test_other_texts_are_no_method(text):
         Method.read(text)
 
 
-def test_an_estimator_is_an_instance():
-    with pytest.raises(BvsiError, match="estimator: "):
-        Method(estimator="profile")
-
-
 def test_the_papers_algorithm_in_one_line():
     """Against its pieces: backward Euler, Galerkin on Q1, block weights, the residual BIC with lagged fits."""
     clean = fokker_planck.forward_solve(112, False).subsample(4)  # as in the golden case fokker-planck-paper

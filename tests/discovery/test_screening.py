@@ -6,11 +6,15 @@ import numpy as np
 import pytest
 
 from bvsi.data import Data, Grid
-from bvsi.discovery import Method, discover
+from bvsi.discovery import Method, discover, refining
+from bvsi.discovery.method import Paper
+from bvsi.discovery.refining import refine
 from bvsi.discovery.screening import check_ends
 from bvsi.errors import BvsiError, DataError, OperatorError
+from bvsi.noise import PerField
 from bvsi.operators import Library
-from bvsi.spaces import Galerkin
+from bvsi.select import BestSubset
+from bvsi.spaces import Galerkin, SplineTests
 
 OPERATORS = ["u", "u**2", "dx(u)", "u*dx(u)", "laplacian(u)"]
 LIBRARY = Library({"u": OPERATORS})
@@ -118,6 +122,57 @@ def test_what_is_neither_data_nor_library_is_refused_with_what_is_needed():
     for wrong in (None, [None], "run.nc"):
         with pytest.raises(BvsiError, match="data: Data is needed"):
             discover(wrong, LIBRARY)
+
+
+REFUSED = [
+    (lambda: Method(tests="splines"), r"tests: SplineTests\(\) or Galerkin\(\) is needed, not 'splines'"),
+    (lambda: Method(tests=SplineTests), r"tests: SplineTests\(\) or Galerkin\(\) is needed"),
+    (lambda: Method(stencil="bdf2"), r"stencil: TemporalTests\(\)"),
+    (lambda: Method(weighting="stacked"), r"weighting: Stacked\(\), Tiles\(\) or Block\(\) is needed"),
+    (lambda: Method(weighting="stacked", selection=BestSubset()), r"weighting: Stacked\(\)"),
+    (lambda: Method(selection="sweep"), r"selection: BestSubset\(\)"),
+    (lambda: Method(estimator="profile"), r"estimator: Profile\(\)"),
+    (lambda: found_by(method="paper"), r"method: Method\(\.\.\.\) or Paper\(\) is needed, not 'paper'"),
+    (lambda: found_by(method=Paper), r"method: Method\(\.\.\.\) or Paper\(\) is needed"),
+    (lambda: found_by(rng=3), r"rng: a generator is needed, such as numpy.random.default_rng\(3\), not 3"),
+    (lambda: found_by(check=3), "check: True, False or CheckLevels"),
+    (lambda: found_by(noise=PerField({"w": 1})), "noise: the data have no field 'w'; they have u"),
+    (lambda: found_by(noise=0.01), r"noise: an instance of a noise model is needed, such as IID\(1e-3\), not 0.01"),
+    (lambda: fitted_by(noise=0.01), "noise: an instance of a noise model is needed"),
+    (lambda: fitted_by(noise=PerField({"w": 1})), "noise: the data have no field 'w'"),
+    (lambda: refine(two_fields(), TWO, noise=PerField({"u": 1.0})), "noise: field 'v' has none; given are u"),
+    (lambda: discover(two_fields(), TWO, noise=PerField({"u": 1.0})), "noise: field 'v' has none; given are u"),
+    (lambda: fitted_by(sample=3), r"sample: NUTS\(draws=200, tune=100, chains=2\) is needed, not 3"),
+    (lambda: fitted_by(budget=-1), "budget: seconds, zero or more, are needed, such as budget=300; got -1"),
+    (lambda: fitted_by(budget="long"), "budget: seconds, zero or more"),
+    (lambda: fitted_by(rng=3), r"rng: a generator is needed, such as numpy.random.default_rng\(3\)"),
+    (lambda: fitted_by(prior=3), "prior: Prior"),
+    (lambda: fitted_by(on="domain.msh"), "on: a Grid or a Mesh is needed"),
+    (lambda: refine(None, LIBRARY), "data: Data is needed"),
+]
+
+
+TWO = Library({"u": ["dx(u)"], "v": ["dx(v)"]})
+
+
+def two_fields():
+    one = ring(wave() + noise(0))
+    return Data(one.times, {"u": one.fields["u"], "v": one.fields["u"] ** 2}, one.geometry)
+
+
+def found_by(**options):
+    return discover(ring(wave() + noise(0)), LIBRARY, **options)
+
+
+def fitted_by(**options):
+    return refine(ring(wave() + noise(0)), LIBRARY, **options)
+
+
+@pytest.mark.parametrize(("make", "words"), REFUSED, ids=[words for _, words in REFUSED])
+def test_arguments_of_another_kind_are_refused_with_what_is_needed(make, words, monkeypatch):
+    monkeypatch.setattr(refining, "fit_forward", None)  # before any fit
+    with pytest.raises(BvsiError, match=words):
+        make()
 
 
 @pytest.mark.parametrize("text", ["0", "u-u", "dx(3)", "laplacian(x)"])

@@ -33,6 +33,18 @@ def test_every_public_name_has_an_example():
     assert [name for name in bvsi.__all__ if name not in used] == []
 
 
+def test_every_noise_model_has_an_entry_and_an_example():
+    """Models, and what makes them from measurements, whether they are imported from bvsi or from bvsi.noise."""
+    made = [name for name, one in vars(bvsi.noise).items() if isinstance(one, type) and hasattr(one, "scale_known")]
+    names = [name for name in (*made, "from_replicates", "from_counts") if name != "Noise"]
+    page, examples = ((DOCS / "api" / file).read_text(encoding="utf-8") for file in ("likelihood.md", "examples.md"))
+    assert len(names) == 10
+    for name in names:
+        full = name if name in bvsi.__all__ else f"bvsi.noise.{name}"
+        assert re.search(rf"^\.\. auto(class|function):: {re.escape(full)}$", page, re.MULTILINE), name
+        assert f"{full if '.' in full else f'bvsi.{name}'}(" in examples, name
+
+
 def test_names_modules_and_tests_of_the_paper_table_exist():
     text = (DOCS / "paper_table.md").read_text(encoding="utf-8")
     rows = [line.split("|")[1:-1] for line in text.splitlines() if re.match(r"\| (?:eq|alg|tab):", line)]

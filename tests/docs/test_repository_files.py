@@ -1,8 +1,11 @@
 """Files that other programs read: workflows, templates, hooks, the citation. Skipped where PyYAML is missing."""
 
+import tomllib
 from pathlib import Path
 
 import pytest
+
+from bvsi.studies.golden_cases import CASES
 
 yaml = pytest.importorskip("yaml")
 
@@ -42,3 +45,14 @@ def test_every_action_has_a_major_version_and_every_python_is_tested():
 def test_hooks_run_what_make_check_runs():
     hooks = [hook["id"] for repo in read(_ROOT / ".pre-commit-config.yaml")["repos"] for hook in repo["hooks"]]
     assert hooks == ["ruff-check", "ruff-format", "mypy", "lint-imports"]
+
+
+def test_hooks_have_the_ruff_that_make_check_has():
+    (hook,) = [one for one in read(_ROOT / ".pre-commit-config.yaml")["repos"] if "ruff" in one["repo"]]
+    wanted = tomllib.loads((_ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert f"ruff=={hook['rev'].removeprefix('v')}" in wanted["optional-dependencies"]["dev"]
+
+
+def test_the_number_of_golden_cases_is_that_which_is_told():
+    told = f"# {len(CASES)} cases against"
+    assert told in (_ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")

@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.sparse as sparse
 from scipy.ndimage import gaussian_filter1d
 
 from bvsi.check.residual_tests import noise_tests
 from bvsi.data import Data, Grid
 from bvsi.errors import DataError, NoiseError
-from bvsi.noise import IID, Blurred, Covariance, Diagonal, SignalNoise, UnknownScale, estimate_noise, from_replicates
+from bvsi.noise import (
+    IID,
+    Blurred,
+    Covariance,
+    Diagonal,
+    PerField,
+    SignalNoise,
+    UnknownScale,
+    estimate_noise,
+    from_replicates,
+)
 from bvsi.noise.correlation import estimate_widths, neighbour_correlation, whiteness, without_blur
 from bvsi.noise.level import lattice_step
 from bvsi.noise.measurement import measure
@@ -108,14 +119,17 @@ def test_widths_have_units_so_that_fewer_nodes_have_narrower_kernels():
     coarse = Data.from_arrays({"u": CLEAN[::2, ::2]}, times=T[::2], geometry=Grid(x=X[::2], periodic="x"))
     assert np.shape(few.level.sigma["u"]) == (41, 64)
     assert Blur.of(coarse, few.widths).widths == pytest.approx({"time": 1.0, "x": 1.0})
-    assert without_blur(UnknownScale(Blurred(IID(1.0), {}))) == UnknownScale(IID(1.0))
+    assert without_blur(UnknownScale(Blurred(IID(1.0), {"x": 0.1}))) == UnknownScale(IID(1.0))
 
 
 @pytest.mark.parametrize(
     ("make", "words"),
     [
         (lambda: Blurred(Covariance(np.eye(3)), {"x": 1.0}), "level: IID"),
-        (lambda: Blurred(IID(1.0), {"x": -1.0}), "widths: numbers of at least 0"),
+        (lambda: Blurred(IID(1.0), {"x": -1.0}), "widths: positive numbers by axis"),
+        (lambda: Blurred(IID(1.0), {"x": 0.1, "time": 0.0}), "axes without blur left out"),
+        (lambda: Blurred(IID(1.0), {"x": "wide"}), "widths: positive numbers by axis"),
+        (lambda: Blurred(IID(1.0), {}), "widths: positive numbers by axis"),
         (lambda: SignalNoise(b=-1.0), "numbers of at least zero"),
         (lambda: SignalNoise(b=1.0).covariance(None), "needs the data"),
     ],
@@ -214,3 +228,20 @@ def test_what_filters_leave_of_few_frames_is_no_correlation(blurred):
     told = {one.axis: one.p for one in whiteness(data.fields["u"], data)}
     assert told["x"] < 1e-5 if blurred else np.isnan(told["x"])
     assert set(estimate_widths(data)) == ({"x"} if blurred else set())
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        (Blurred(IID(0.1), {"q": 0.2}), "no axis 'q' to be blurred along; they have x, time"),
+        (UnknownScale(Blurred(IID(1.0), {"x": 0.1, "t": 0.2})), "no axis 't' to be blurred along"),
+        (Blurred(PerField({"w": 0.1}), {"x": 0.2}), "no field 'w'; they have u"),
+        (PerField({"w": 0.1}), "no field 'w'; they have u"),
+        (Diagonal({"w": np.ones(128)}), "no field 'w'; they have u"),
+        (Covariance({"w": sparse.eye_array(128)}), "no field 'w'; they have u"),
+        (0.01, "an instance of a noise model is needed"),
+    ],
+)
+def test_models_of_other_axes_and_fields_are_refused(model, words):
+    with pytest.raises(NoiseError, match=words):
+        measure(data(CLEAN), model)

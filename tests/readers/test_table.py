@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bvsi.app.readers import Reading, contents, read, suggest
+from bvsi.app.readers import Reading, contents, read, read_with_notes, suggest
 from bvsi.data import Grid, Mesh
 from bvsi.errors import DataError
 from readers.samples import save_table
@@ -35,6 +35,56 @@ def test_a_column_that_numbers_the_sensors_is_no_field(tmp_path):
     assert data.names == ("u",)
     named = read(tmp_path / "a.csv", Reading(fields=["u", "station"]))
     assert set(named.names) == {"u", "station"}
+
+
+@pytest.mark.parametrize("name", ["id", ""])
+@pytest.mark.parametrize("order", ["times", "sensors", "numbered and shuffled", "shuffled and numbered"])
+def test_a_column_that_counts_the_rows_is_no_field(tmp_path, name, order):
+    """As pandas writes its index, without a name."""
+    columns = scattered()
+    shuffled = np.random.default_rng(2).permutation(90)
+    keep = {"times": np.arange(90), "sensors": np.arange(90).reshape(3, 30).T.ravel()}.get(order, shuffled)
+    number = np.arange(90.0)[shuffled] if order == "numbered and shuffled" else np.arange(1.0, 91.0)
+    path = tmp_path / "a.csv"
+    save_table(path, {name: number} | rows(columns, keep))
+    data, notes = read_with_notes(path)
+    assert data.names == ("u",)
+    told = f"column {name!r}" if name else "the column without a name"
+    assert f"{told} counts the rows and is not a field" in notes
+    save_table(path, {name: number} | rows(columns, keep) | {"temp [K]": rows(columns, keep)["u"]})
+    assert read(path, suggest(path)).names == ("u", "temp")  # what init writes
+    named = read(path, Reading(fields={"u": "u", "n": name}))
+    assert set(named.names) == {"u", "n"}
+
+
+def test_a_table_with_tabs_may_have_a_first_column_without_a_name(tmp_path):
+    path, t = tmp_path / "a.csv", np.linspace(0, 1, 12)
+    lines = [f"{i}\t{s}\t{np.cos(s)}\t{np.sin(s)}" for i, s in enumerate(t)]
+    for header in ("\tt\ta\tb", "row\tt\ta\tb"):
+        path.write_text("\n".join([header, *lines]))
+        assert read(path).names == ("a", "b")
+    path.write_text("\n".join(["#\tt\ta\tb", *(line.partition("\t")[2] for line in lines)]))
+    assert read(path).names == ("a", "b")
+
+
+def test_whole_numbers_that_do_not_count_the_rows_are_fields(tmp_path):
+    columns = scattered()
+    cells = np.arange(90.0)
+    cells[7] = 90.0  # a gap
+    save_table(tmp_path / "a.csv", columns | {"cells": cells})
+    assert set(read(tmp_path / "a.csv").names) == {"u", "cells"}
+    save_table(tmp_path / "a.csv", {name: columns[name] for name in ("time", "x", "y")} | {"n": np.arange(90.0)})
+    assert read(tmp_path / "a.csv").names == ("n",)  # nothing else is there
+
+
+def test_a_series_has_no_count_of_its_rows(tmp_path):
+    path, t = tmp_path / "a.csv", np.linspace(0, 1, 12)
+    save_table(path, {"": np.arange(12.0), "t": t, "a": np.cos(t), "b": np.sin(t)})
+    data, notes = read_with_notes(path)
+    assert data.names == ("a", "b")
+    assert "the column without a name counts the rows and is not a field" in notes
+    save_table(path, {"id": np.arange(12.0), "t": t, "position": np.cos(t), "velocity": np.sin(t)})
+    assert read(path, suggest(path)).names == ("position", "velocity")
 
 
 def test_columns_that_count_places_and_frames_are_neither_coordinates_nor_fields(tmp_path):

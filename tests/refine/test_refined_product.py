@@ -11,8 +11,11 @@ from typer.testing import CliRunner
 
 from bvsi import Discovery, discover
 from bvsi.app.cli.main import app
-from bvsi.app.study import load_study, run_study
+from bvsi.app.study import StudyError, load_study, run_study, simulation
+from bvsi.app.study import run as engine
+from bvsi.app.study.result_folder import load_with_result
 from bvsi.app.study.settings import RefineSettings
+from bvsi.app.study.simulation import refine_study
 from bvsi.data import Data, Grid
 from bvsi.discovery import refining
 from bvsi.discovery.refined import Refined
@@ -109,17 +112,60 @@ def test_the_report_has_a_section(found, tmp_path):
     assert "sd (structure)" in page
 
 
-def test_a_study_refines_and_says_why_it_cannot(data, tmp_path):
+@pytest.fixture
+def never_computed(monkeypatch):
+    def computed(*_, **__):
+        raise AssertionError("computed")
+
+    monkeypatch.setattr(engine, "discover", computed)
+    monkeypatch.setattr(refining, "fit_forward", computed)
+
+
+IMPOSSIBLE = [
+    (('boundary = "no-flux"\n', ""), "boundary condition of 'u' is unknown; declare it"),
+    (("[refine]\n", "[refine]\nblur = {q = 0.1}\n"), "blur: the data have no axis 'q'; they have x"),
+    (("[refine]\n", "[refine]\nbins = {z = 0.1}\n"), "bins: the data have no axis 'z'; they have x, time"),
+    (("[refine]\n", "[refine]\nbins = {time = 0.2}\n"), "longer than the 0.0454545 between frames"),
+    (("[refine]\n", '[posterior]\nconstraints = ["u == 2"]\n[refine]\n'), "equalities cannot be used"),
+    (('"u**2"]}', '"u*k"]}\nunknown = {k = "x"}'), "the function k cannot be fitted"),
+    (
+        ("[refine]\n", '[posterior.priors]\n"u" = {distribution = "laplace", location = 0, scale = 1}\n[refine]\n'),
+        "prior: forward solves take Normal",
+    ),
+    (("[refine]\n", '[refine]\non = "data.nc"\n'), "data.nc"),
+]
+
+
+@pytest.mark.parametrize(("change", "words"), IMPOSSIBLE, ids=[words for _, words in IMPOSSIBLE])
+def test_what_cannot_be_refined_is_refused_before_anything_is_computed(data, tmp_path, never_computed, change, words):
+    data.to_xarray().to_netcdf(tmp_path / "data.nc", engine="h5netcdf")
+    study = tmp_path / "study.toml"
+    text = STUDY.replace('keep = ["laplacian(u)", "u", "u**2"]\n', "").replace(*change)
+    study.write_text(text, encoding="utf-8")
+    with pytest.raises(StudyError, match=words) as refused:
+        run_study(load_study(study))
+    assert "refine: " in str(refused.value)
+    assert not list(tmp_path.glob("result/*.nc"))
+
+
+def test_what_cannot_be_refined_later_is_refused_too(data, tmp_path, never_computed):
+    """``bvsi refine`` on a study that did not ask for it when it was run."""
+    data.to_xarray().to_netcdf(tmp_path / "data.nc", engine="h5netcdf")
+    study = tmp_path / "study.toml"
+    study.write_text(STUDY.replace("enabled = true", "blur = {y = 0.1}"), encoding="utf-8")
+    found = discover(data, library(), noise=IID(SIGMA), check=False)
+    found.save(tmp_path / "result.nc")
+    with pytest.raises(StudyError, match="blur: the data have no axis 'y'"):
+        refine_study(load_study(study), tmp_path / "result.nc", tmp_path / "refined.nc", budget=1.0)
+
+
+def test_a_study_refines(data, tmp_path):
     data.to_xarray().to_netcdf(tmp_path / "data.nc", engine="h5netcdf")
     study = tmp_path / "study.toml"
     study.write_text(STUDY, encoding="utf-8")
     finished = run_study(load_study(study))
     assert finished.found.refined is not None
     assert Discovery.load(tmp_path / "result" / "result.nc").refined is not None
-    study.write_text(STUDY.replace('boundary = "no-flux"\n', ""), encoding="utf-8")
-    finished = run_study(load_study(study))
-    assert finished.found.refined is None
-    assert any("refine: none: " in note and "boundary condition" in note for note in finished.notes)
 
 
 def test_fits_that_follow_the_answer_keep_to_its_budget(data, tmp_path):
@@ -222,6 +268,48 @@ def test_the_command_writes_a_result_with_them(data, found, tmp_path, monkeypatc
     (tmp_path / "study.toml").write_text(STUDY.replace("sigma = 0.01", "sigma = 0.02"), encoding="utf-8")
     other = CliRunner().invoke(app, ["refine", "study.toml", "--out", "refined.nc"])
     assert "another study" in str(other.exception)
+
+
+@pytest.mark.parametrize(
+    ("folder", "where", "given"),
+    [
+        ("result", ".", ["result"]),
+        ("result", ".", ["result/result.nc"]),
+        ("runs/first", ".", ["runs/first/"]),
+        ("moved", ".", ["moved"]),
+        ("result", "result", []),
+        ("result", "result", ["."]),
+        ("result", "..", ["study"]),
+    ],
+)
+def test_the_command_takes_the_folder_of_a_result(data, found, tmp_path, monkeypatch, folder, where, given):
+    """The study file has another name, and the data are beside it."""
+    home = tmp_path / "study"
+    made = home / folder
+    made.mkdir(parents=True)
+    data.to_xarray().to_netcdf(home / "data.nc", engine="h5netcdf")
+    name = "result" if folder == "moved" else folder
+    (home / "ring.toml").write_text(text := STUDY + f'folder = "{name}"\n', encoding="utf-8")
+    (made / "study.toml").write_text(text, encoding="utf-8")
+    found.save(made / "result.nc")
+    monkeypatch.chdir(home / where)
+    monkeypatch.setattr(simulation, "refined", lambda inputs, weak, *_, **__: replace(weak, refined=found.refined))
+    if given == ["study"]:  # the folder of a study
+        (home / "ring.toml").rename(home / "study.toml")
+    ran = CliRunner().invoke(app, ["refine", *given, "--out", str(tmp_path / "refined.nc"), "--json"])
+    assert ran.exit_code == 0, (ran.output, ran.exception)
+    assert json.loads(ran.stdout)["equation"] == found.refined.equation
+    np.testing.assert_array_equal(Discovery.load(tmp_path / "refined.nc").theta, found.theta)
+
+
+def test_a_result_whose_data_are_elsewhere_is_told_what_to_do(found, tmp_path):
+    (made := tmp_path / "result").mkdir()
+    (made / "study.toml").write_text(STUDY, encoding="utf-8")
+    found.save(made / "result.nc")
+    with pytest.raises(BvsiError, match=r"'data.nc', are not in the folder above it; .*STUDY.toml --result"):
+        load_with_result(made)
+    with pytest.raises(BvsiError, match="there is no study here"):
+        load_with_result(tmp_path)
 
 
 def test_a_mesh_where_the_equation_is_solved_is_looked_for_before_anything(data, tmp_path):

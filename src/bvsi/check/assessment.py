@@ -27,6 +27,7 @@ from bvsi.infer.posteriors import Posterior, TruncatedPosterior, widened
 from bvsi.infer.quadratic import factorise, sandwich
 from bvsi.likelihood import ResidualLikelihood
 from bvsi.noise.measurement import Measurement, cycles_of
+from bvsi.operators import Library
 from bvsi.residual.thinning import THINNING
 from bvsi.residual.widths import FEW_FRAMES, cycles_between_frames
 from bvsi.setup import Setup
@@ -121,6 +122,7 @@ def check(
     left_open: tuple[str, ...] = (),
     absorbed: float = 0.0,
     shown: Array | None = None,
+    frames: int | None = None,
     levels: CheckLevels = LEVELS,
 ) -> Check:
     """Check a fit against its noise model and other discretisations of the same data.
@@ -146,7 +148,7 @@ def check(
         Noise level by field, measured without a fit; it distinguishes a wrong level from a missing operator.
     cycles
         Highest frequency of the data in cycles per step, by axis and ``time``; half is the limit of the sampling.
-    margins, seen, grows
+    margins, seen, grows, frames
         As in :class:`~bvsi.check.verdict.Evidence`.
     noise_free
         Whether the data have no noise to speak of. What filters take for it is then rounding and what is left of the
@@ -191,6 +193,7 @@ def check(
         grows,
         clean,
         left_open,
+        frames,
     )
     verdict, reasons = judge(evidence)
     for one in comparisons:
@@ -403,8 +406,15 @@ def check_discovery(
         left_open=left_open,
         absorbed=absorbed,
         shown=shown,
+        frames=_frames(measured, setup.library) if not absorbed else None,
         levels=levels,
     )
+
+
+def _frames(measured: Sequence[Measurement], library: Library) -> int | None:
+    """Those of the shortest experiment; None where forward solves do not take the equation."""
+    refused = library.unsimulated or library.time_order != 1 or library.longest_lag
+    return None if refused else min(m.data.n_times for m in measured)
 
 
 def _frequencies(measured: Sequence[Measurement], *, steady: bool) -> dict[str, float] | None:

@@ -48,7 +48,9 @@ ADVICE = {
     Verdict.CONSISTENT: "Nothing to do: the equation explains the data up to their noise.",
     Verdict.NOISE: (
         "Do not trust the error bars. Leave the noise out, so that it is measured, or state what fits the data: "
-        "PerField() for another level, Diagonal() where it varies, Covariance() where it is correlated."
+        "PerField() for another level, Diagonal() where it varies, SignalNoise() where it grows with the signal, "
+        "Blurred() or Covariance() where it is correlated. Several measurements give it: "
+        "bvsi.noise.from_replicates(...)."
     ),
     Verdict.TIME: (
         "Do not trust the coefficients. Give more frames per unit of time; without them, use wider test functions in "
@@ -105,10 +107,25 @@ _OPEN = (
 )
 
 _MEASURED = (
-    "Do not trust the error bars: the noise is not what filters take it for, independent and Gaussian. State it: "
-    "Diagonal() where it varies, Covariance() where it is correlated; for data without noise, how far they can be "
-    "trusted, such as IID(1e-6)."
+    "Do not trust the error bars: the noise is not what filters take it for. State it: {causes}; for data without "
+    "noise, how far they can be trusted, such as IID(1e-6). Several measurements give it: "
+    "bvsi.noise.from_replicates(...)."
 )
+_STATED = (
+    "Do not trust the error bars. Leave the noise out, so that it is measured, or state what fits the data: {causes}. "
+    "Several measurements give it: bvsi.noise.from_replicates(...)."
+)
+# What to state by the test that found it; where none did, it is the level.
+_CAUSES: Mapping[TestKind, str] = {
+    "white": "bvsi.noise.Blurred(level, {'x': width}) where neighbours are alike, or Covariance(matrix)",
+    "signal": "bvsi.noise.SignalNoise(b=...) for counts, SignalNoise(a=..., c=...) where it is a part of the signal",
+}
+_LEVEL = "PerField() for another level, Diagonal() where it varies"
+
+# Frames below which temporal test functions have no room, so that the weak form differences the data in time.
+FEW_FRAMES = 12
+_FORWARD = "With {frames} frames, compare by forward solves: found.refine(data, library), or [refine] in a study."
+_BY_FORWARD_SOLVES = (Verdict.TIME, Verdict.OPERATOR, Verdict.ILL_POSED, Verdict.UNDECIDED, Verdict.NOTHING)
 _NO_NOISE = (
     "Nothing to do: the equation explains the data. They have no noise to speak of, so that the error bars are those "
     "of the discretisation."
@@ -116,12 +133,22 @@ _NO_NOISE = (
 
 
 def advice_for(verdict: Verdict, evidence: Evidence) -> str:
-    """What to do; other words where something could not be tried, residuals are few, or noise was measured."""
+    """What to do; with few frames forward solves, where it is about operators or the resolution in time."""
+    advice, frames = _advice(verdict, evidence), evidence.frames
+    if frames is None or frames >= FEW_FRAMES or verdict not in _BY_FORWARD_SOLVES or "found.refine(" in advice:
+        return advice
+    return f"{advice} {_FORWARD.format(frames=frames)}"
+
+
+def _advice(verdict: Verdict, evidence: Evidence) -> str:
+    """What to do; other words where something could not be tried, residuals are few, or by the cause in the noise."""
     untried = evidence.untried
     if evidence.clean is not None and verdict is not Verdict.UNDECIDED:
         return _NO_NOISE if verdict is Verdict.CONSISTENT else ADVICE[verdict]
-    if verdict is Verdict.NOISE and evidence.noise_error > 0:
-        return _MEASURED
+    if verdict is Verdict.NOISE:
+        found = {t.kind for t in evidence.of_test("white", "signal") if t.p < evidence.levels.noise}
+        causes = ", ".join(told for kind, told in _CAUSES.items() if kind in found) or _LEVEL
+        return (_MEASURED if evidence.noise_error > 0 else _STATED).format(causes=causes)
     if verdict is Verdict.UNDECIDED and evidence.open:
         return _OPEN
     if verdict is Verdict.CONSISTENT and evidence.freedom < _FEWEST and not untried:
@@ -176,6 +203,8 @@ class Evidence:
         Of data without noise, None for all others.
     open
         What the data leave open of parameters inside operators, in words.
+    frames
+        Those of the shortest experiment; None where forward solves cannot take its equation.
     """
 
     tests: tuple[ResidualTest, ...]
@@ -194,6 +223,7 @@ class Evidence:
     grows: bool = False
     clean: Clean | None = None
     open: tuple[str, ...] = ()
+    frames: int | None = None
 
     def of_test(self, *kinds: TestKind) -> list[ResidualTest]:
         """Tests of some kinds."""

@@ -34,7 +34,15 @@ from bvsi.discovery.method import (
 )
 from bvsi.discovery.parameters import Estimated, selected_jointly, selected_parameters, told_parameters
 from bvsi.discovery.result import Discovery
-from bvsi.discovery.screening import check_arguments, check_found, check_inside, check_left, check_measured, check_worth
+from bvsi.discovery.screening import (
+    check_arguments,
+    check_choices,
+    check_found,
+    check_inside,
+    check_left,
+    check_measured,
+    check_worth,
+)
 from bvsi.errors import BvsiError, NotPositiveDefiniteError
 from bvsi.infer import NUTS, SVGD, Fit, Lagged, Maximum, Profile
 from bvsi.infer.constraints import AnyConstraints, LinearConstraints, as_linear
@@ -126,8 +134,9 @@ def discover(
         Every step starts from a copy of it, so that its numbers do not depend on the other steps.
     """
     begin = time.perf_counter()
-    rng = np.random.default_rng(0) if rng is None else rng
     check_arguments(data, library)
+    check_choices(method, check, rng)
+    rng = np.random.default_rng(0) if rng is None else rng
     _check_cluster(client, stored)
     rounds = _count(relinearise)
     check_inside(library, relinearise, constraints)

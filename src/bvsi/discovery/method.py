@@ -29,7 +29,7 @@ from bvsi.noise import Covariance, Noise, UnknownScale
 from bvsi.noise.correlation import shape_of, without_blur
 from bvsi.noise.measurement import Measurement, cycles_of
 from bvsi.operators import Biharmonic, Library, Vocabulary
-from bvsi.residual import BackwardEuler, CrankNicolson, EachFrame, Stencil, TemporalTests
+from bvsi.residual import BDF2, BackwardEuler, CrankNicolson, EachFrame, Stencil, TemporalTests
 from bvsi.residual.assembly import Discretisation, biharmonic_treatments, on_tests
 from bvsi.residual.background_widths import WAVE, background_tests, ball_reach, enough_tests, resolved
 from bvsi.residual.layout import count_in_mask, known_fields
@@ -94,6 +94,19 @@ _NEXT_TO_ALL, _NEXT_TO_NONE = 0.5, 0.005
 _ELEMENTS: dict[str, Element] = {"P1": P1, "P2": P2, "Q1": Q1, "Q2": Q2, "H3": H3}
 
 
+# What each part of a method may be, as a type and in words.
+_PARTS: dict[str, tuple[Any, str]] = {
+    "tests": (SplineTests | Galerkin, "SplineTests() or Galerkin()"),
+    "stencil": (
+        TemporalTests | BackwardEuler | CrankNicolson | BDF2 | EachFrame,
+        "TemporalTests(), BackwardEuler(), CrankNicolson() or BDF2()",
+    ),
+    "weighting": (Weighting, "Stacked(), Tiles() or Block()"),
+    "selection": (Selection, "BestSubset(), Sweep() or Backward()"),
+    "estimator": (Estimator, "Profile(), Lagged(), Maximum(), SVGD() or NUTS()"),
+}
+
+
 @dataclass(frozen=True, repr=False)
 class Method:
     """How an equation is looked for; None leaves a choice to the data.
@@ -121,10 +134,9 @@ class Method:
     estimator: Estimator | None = None
 
     def __post_init__(self) -> None:
-        if self.estimator is not None and not isinstance(self.estimator, Estimator):
-            raise BvsiError(
-                f"estimator: Profile(), Lagged(), Maximum(), SVGD() or NUTS() is needed, not {self.estimator!r}."
-            )
+        for name, (kinds, wanted) in _PARTS.items():
+            if not isinstance(part := getattr(self, name), kinds | None):
+                raise BvsiError(f"{name}: {wanted} is needed, not {part!r}.")
         if isinstance(self.selection, BestSubset) and self.weighting is not None and not self.weighting.couples_blocks:
             raise BvsiError("selection: BestSubset() needs Stacked() weighting; use Sweep().")
 

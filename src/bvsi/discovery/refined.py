@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from bvsi.check.verdict import FEW_FRAMES
 from bvsi.common.arrays import Array
 from bvsi.common.naming import without_equation
 from bvsi.discovery.result import INFLUENCE, equation_text, with_uncertainty
@@ -19,8 +20,6 @@ from bvsi.refine import ForwardFit
 # Probability of a difference between both spaces, or of a misfit, by chance, below which there is a doubt.
 _DOUBTED = 0.01
 MISFIT = 1e-3  # see above: noise levels are known to a few percent only
-# Frames below which temporal test functions have no room, so that the weak form differences the data in time.
-FEW_FRAMES = 12
 # Nodes where the equation is solved, by node of the data, beyond which the state between them is a matter of its prior:
 # of one draw of 40 sensors on 307 nodes coefficients were off by up to 3.2 standard deviations.
 _SPARSE = 3.0

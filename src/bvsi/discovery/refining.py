@@ -17,13 +17,15 @@ from numpy.typing import ArrayLike
 from scipy.spatial import cKDTree
 from scipy.special import chdtrc
 
+from bvsi.check.verdict import FEW_FRAMES
 from bvsi.common.arrays import Array, Rng
 from bvsi.common.naming import without_equation
 from bvsi.common.progress import OutOfTimeError, Progress, silent
 from bvsi.data import Data, Grid, Mesh, as_experiments
 from bvsi.discovery.parameter_search import columns_of, limits_of, parameters_of
 from bvsi.discovery.parameters import told_parameters
-from bvsi.discovery.refined import FEW_FRAMES, MISFIT, PredictedExperiment, Refined, SpacesCompared, evidence_of
+from bvsi.discovery.refined import MISFIT, PredictedExperiment, Refined, SpacesCompared, evidence_of
+from bvsi.discovery.screening import check_arguments, check_rng
 from bvsi.errors import InfeasibleError, NotPositiveDefiniteError
 from bvsi.infer.constraints import AnyConstraints, LinearConstraints, as_linear
 from bvsi.infer.nuts import NUTS
@@ -33,7 +35,17 @@ from bvsi.linalg import single_threaded_blas
 from bvsi.noise import Noise
 from bvsi.operators import Library
 from bvsi.operators.families import by_experiment
-from bvsi.refine import ForwardFit, ForwardModel, Measurements, RefineError, fit_forward, sampled
+from bvsi.refine import (
+    ForwardFit,
+    ForwardModel,
+    Measurements,
+    RefineError,
+    check_equation,
+    check_instrument,
+    fit_forward,
+    sampled,
+    stated_laws,
+)
 from bvsi.refine.model import comparable
 
 if TYPE_CHECKING:
@@ -113,9 +125,10 @@ def refine(
         For draws of predictions where modes are many, by default ``numpy.random.default_rng(0)``.
     """
     begin = time.perf_counter()
-    if library.unknown:
-        listed = ", ".join(library.unknown)
-        raise RefineError(f"refine: the function {listed} cannot be fitted; write it with numbers or parameters.")
+    check_refine(data, library, prior=prior, constraints=constraints, on=on, blur=blur, bins=bins, sample=sample)
+    check_rng(rng)
+    if not (isinstance(budget, (int, float)) and budget >= 0):
+        raise RefineError(f"budget: seconds, zero or more, are needed, such as budget=300; got {budget!r}.")
     library, experiments = by_experiment(library, as_experiments(data))
     models = list(noise) if isinstance(noise, Sequence) else [noise] * len(experiments)
     if len(models) != len(experiments):
@@ -128,8 +141,6 @@ def refine(
         among = {name for names in structures or (library.names,) for name in names}
         measured = comparable(measured, library.subset([name for name in library.names if name in among]))
     library, prior, _, limits = told_parameters(library, prior, constraints)
-    if limits is not None and limits.equality.any():
-        raise RefineError("refine: constraints that are equalities cannot be used; write inequalities.")
 
     def watch() -> None:
         _watch(search, begin + budget, progress)
@@ -157,6 +168,37 @@ def refine(
     if sample is not None:
         search.sample(sample, np.random.default_rng(0) if rng is None else rng, progress)
     return made()
+
+
+def check_refine(
+    data: Data | Sequence[Data],
+    library: Library,
+    *,
+    prior: Prior | GaussianPrior | None = None,
+    constraints: AnyConstraints = None,
+    on: Grid | Mesh | None = None,
+    blur: Mapping[str, float] | None = None,
+    bins: Mapping[str, float] | None = None,
+    sample: NUTS | None = None,
+) -> None:
+    """Refuse what :func:`refine` cannot do whichever operators are in the equation, before anything is computed."""
+    check_arguments(data, library)
+    if library.unknown:
+        listed = ", ".join(library.unknown)
+        raise RefineError(f"refine: the function {listed} cannot be fitted; write it with numbers or parameters.")
+    if not isinstance(prior, Prior | GaussianPrior | None):
+        raise RefineError(f"prior: Prior({{'u': Normal(0, 1)}}) is needed, not {prior!r}.")
+    if not isinstance(sample, NUTS | None):
+        raise RefineError(f"sample: NUTS(draws=200, tune=100, chains=2) is needed, not {sample!r}.")
+    library, experiments = by_experiment(library, as_experiments(data))
+    for one in experiments:
+        check_instrument(one, on, blur, bins)
+        check_equation(one, library, on)
+    library, prior, _, limits = told_parameters(library, prior, constraints)
+    if limits is not None and limits.equality.any():
+        raise RefineError("refine: constraints that are equalities cannot be used; write inequalities.")
+    if prior is not None:
+        stated_laws(prior, library.names)
 
 
 def _beside(one: Measurements, number: int, made: Refined) -> PredictedExperiment:

@@ -10,8 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import fdtrc
 
+from bvsi.check import CheckLevels
 from bvsi.data import Data, Grid
 from bvsi.data._arrays import slabs
+from bvsi.discovery.method import Method
 from bvsi.errors import BvsiError, DataError, OperatorError
 from bvsi.infer import Fit
 from bvsi.likelihood import ResidualLikelihood
@@ -57,6 +59,22 @@ def check_arguments(data: object, library: object) -> None:
                 "data: Data is needed, or several in a list; make it with Data.from_arrays or Data.from_xarray, or "
                 f"read a file with bvsi.app.readers.read; got {type(one).__name__}."
             )
+
+
+def check_choices(method: object, check: object, rng: object) -> None:
+    """Refuse options of another kind, with what is needed."""
+    if not isinstance(method, Method | None):
+        raise BvsiError(f"method: Method(...) or Paper() is needed, not {method!r}.")
+    if not isinstance(check, bool | CheckLevels):
+        raise BvsiError(f"check: True, False or CheckLevels(...) is needed, not {check!r}.")
+    check_rng(rng)
+
+
+def check_rng(rng: object) -> None:
+    """Refuse what draws no random numbers; a seed is none."""
+    if not isinstance(rng, np.random.Generator | None):
+        seed = rng if isinstance(rng, int) else 0
+        raise BvsiError(f"rng: a generator is needed, such as numpy.random.default_rng({seed}), not {rng!r}.")
 
 
 def check_inside(library: Library, relinearise: int | None, constraints: object) -> None:

@@ -31,6 +31,7 @@ from bvsi.forward.semidiscrete import (
     Past,
     StepStructure,
     check_closed,
+    check_evolves,
     check_fourth_order,
     discretised,
     evolve,
@@ -185,12 +186,7 @@ def simulator(
     tangents
         Whether derivatives are solved for: series then stand on a space of one node, as those with delays do.
     """
-    if library.unsimulated:
-        raise OperatorError(f"simulate: {library.unsimulated}")
-    if library.time_order != 1:
-        raise OperatorError(
-            f"simulate: time_order is {library.time_order}; only equations of first order in time can be simulated."
-        )
+    check_evolves(library)
     if tangents and library.longest_lag:
         raise OperatorError(
             "lag(...) looks back in time, and forward solves have no derivatives of that; what discover found "
@@ -210,7 +206,7 @@ def simulator(
         operators, space = discretise_library(at_unknowns, library, Galerkin())
         layout = Layout(library, operators, space)
     if not prescribe:
-        check_closed(library, layout)
+        check_closed(library, layout.equations, bounded=bool(len(layout.space.boundary_tests)))
         if len(layout.space.boundary_tests):
             check_fourth_order(operators, library)
     equation = replace(discretised(at_unknowns, operators, layout), positive=frozenset(positive))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
@@ -18,7 +18,7 @@ import scipy.sparse.linalg
 
 from bvsi.common.arrays import Array, Integers
 from bvsi.common.progress import Progress, silent
-from bvsi.data import Data
+from bvsi.data import Data, Grid, Mesh
 from bvsi.errors import BvsiError, OperatorError
 from bvsi.linalg import Pattern, nested_dissection
 from bvsi.operators import Library, Unknown
@@ -220,7 +220,7 @@ def semidiscrete(initial: Data, library: Library, theta: Array, discretisation: 
     if len(space.boundary_tests):
         check_fourth_order(operators, library)
     layout = Layout(library, operators, space)
-    check_closed(library, layout)
+    check_closed(library, layout.equations, bounded=bool(len(space.boundary_tests)))
     return discretised(initial, operators, layout).system(theta)
 
 
@@ -276,10 +276,27 @@ def check_fourth_order(operators: tuple[WeakOperator, ...], library: Library) ->
             )
 
 
-def check_closed(library: Library, layout: Layout) -> None:
+def check_solvable(data: Data, library: Library, on: Grid | Mesh) -> None:
+    """Refuse what cannot be solved there whichever operators are in the equations; nothing is discretised for it."""
+    check_evolves(library)
+    check_closed(library, library.equations, bounded=isinstance(on, Mesh) or len(on.periods) < len(on.names))
+    _check_known(data)
+
+
+def check_evolves(library: Library) -> None:
+    """Refuse equations that are not u_t = …."""
+    if library.unsimulated:
+        raise OperatorError(f"simulate: {library.unsimulated}")
+    if library.time_order != 1:
+        raise OperatorError(
+            f"simulate: time_order is {library.time_order}; only equations of first order in time can be simulated."
+        )
+
+
+def check_closed(library: Library, equations: Iterable[str], *, bounded: bool) -> None:
     """Refuse equations whose boundary values are not known."""
-    open_ended = [e for e in layout.equations if isinstance(library.condition(e), Unknown)]
-    if open_ended and len(layout.space.boundary_tests):
+    open_ended = [e for e in equations if isinstance(library.condition(e), Unknown)]
+    if open_ended and bounded:
         raise OperatorError(
             f"simulate: the boundary condition of {open_ended[0]!r} is unknown; declare it in the library, "
             "boundary=NoFlux(), ZeroNeumann() or Dirichlet() (which keeps the initial boundary values)."
@@ -298,7 +315,12 @@ def check_moving(initial: Data, layout: Layout) -> None:
             "simulate: all nodes are on the boundary, where Dirichlet() prescribes the values, so that nothing moves; "
             "use a finer grid or mesh."
         )
-    moving = [name for name, values in initial.auxiliary.items() if values.ndim > 1]
+    _check_known(initial)
+
+
+def _check_known(data: Data) -> None:
+    """Refuse known fields that change in time."""
+    moving = [name for name, values in data.auxiliary.items() if values.ndim > 1]
     if moving:
         raise OperatorError(f"simulate: auxiliary field {moving[0]!r} changes in time; only constant ones can be used.")
 

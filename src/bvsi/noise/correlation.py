@@ -83,8 +83,13 @@ class Blurred:
         check_model(self.level, "level")
         if isinstance(self.level, Blurred | Covariance | UnknownScale):
             raise NoiseError("level: IID, PerField, PerTime or Diagonal is needed; UnknownScale(Blurred(...)) works.")
-        if not isinstance(self.widths, Mapping) or not all(np.isfinite(w) and w >= 0 for w in self.widths.values()):
-            raise NoiseError(f"widths: numbers of at least 0 by axis are needed, {{'x': 0.05}}; got {self.widths!r}.")
+        widths = list(self.widths.values()) if isinstance(self.widths, Mapping) else []
+        numbers = all(isinstance(w, (int, float, np.number)) for w in widths)
+        if not (widths and numbers and all(np.isfinite(w) and w > 0 for w in widths)):
+            raise NoiseError(
+                f"widths: positive numbers by axis are needed, {{'x': 0.05}}, and axes without blur left out; got "
+                f"{self.widths!r}."
+            )
 
     @property
     def scale_known(self) -> bool:
@@ -103,6 +108,24 @@ class Blurred:
     def at(self, frames: Frames, nodes: Mask | None = None) -> Blurred:
         """The level there; widths have units, and stay."""
         return Blurred(self.level.at(frames, nodes), self.widths)
+
+
+def check_names(noise: Noise, data: Data, needed: Sequence[str] = ()) -> None:
+    """Refuse a model that names axes or fields which the data do not have, or lacks fields that are needed."""
+    check_model(noise, "noise")
+    axes, level = (*data.geometry.names, "time"), shape_of(without_blur(noise))
+    for axis in widths_of(noise):
+        if axis not in axes:
+            raise NoiseError(f"noise: the data have no axis {axis!r} to be blurred along; they have {', '.join(axes)}.")
+    stated = level.matrix if isinstance(level, Covariance) else getattr(level, "sigma", None)
+    if not isinstance(stated, Mapping):
+        return
+    for name in stated:
+        if name not in data.names:
+            raise NoiseError(f"noise: the data have no field {name!r}; they have {', '.join(data.names)}.")
+    for name in needed:
+        if name not in stated:
+            raise NoiseError(f"noise: field {name!r} has none; given are {', '.join(stated)}.")
 
 
 def shape_of(noise: Noise) -> Noise:

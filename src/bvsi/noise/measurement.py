@@ -18,7 +18,7 @@ from bvsi.data import Data, Grid
 from bvsi.data._arrays import slabs
 from bvsi.errors import DataError, NoiseError
 from bvsi.noise import IID, Diagonal, Noise, NoiseLevel, PerField, UnknownScale, estimate_noise, estimate_signal_noise
-from bvsi.noise.correlation import Blurred, estimate_widths, shape_of, widths_of
+from bvsi.noise.correlation import Blurred, check_names, estimate_widths, shape_of, widths_of
 from bvsi.noise.level import WIDTH_ERROR, observed
 from bvsi.noise.outliers import Bridged, bridge, patches, saturated, scattered_outliers
 from bvsi.noise.signal import SignalNoise
@@ -164,6 +164,8 @@ def measure(data: Data, noise: Noise | None, *, robust: bool | None = None, rng:
     rng
         For the values that are hidden to measure how well gaps are interpolated; each field starts from a copy.
     """
+    if noise is not None:
+        check_names(noise, data)
     level = _level(data)
     cut = {} if robust is False or level is None else _saturated(data, noise, level)
     if not cut:

@@ -2,6 +2,6 @@
 
 from bvsi.refine.expansion import sampled
 from bvsi.refine.fitting import fit_forward
-from bvsi.refine.instrument import RefineError
+from bvsi.refine.instrument import RefineError, check_instrument
 from bvsi.refine.measurements import Measurements
-from bvsi.refine.model import ForwardFit, ForwardModel
+from bvsi.refine.model import ForwardFit, ForwardModel, check_equation, stated_laws

@@ -53,7 +53,23 @@ _ROUNDING = 1e-9  # part of the largest eigenvalue below which one is zero
 _MOST = 8e7  # values by derivatives that are held at once where noise is alike in time: 2 GB
 
 
-def check_kernels(blur: Widths, bins: Widths, names: Sequence[str]) -> None:
+def check_instrument(data: Data, on: Grid | Mesh | None, blur: Widths | None, bins: Widths | None) -> None:
+    """Refuse kernels that the data cannot have, and another place for what is known at their nodes only."""
+    geometry, kernel, box = data.geometry, blur or {}, bins or {}
+    _check_kernels(kernel, box, geometry.names)
+    exposure(float(box.get("time", 0.0)), data.times)
+    curved = isinstance(geometry, Grid) and geometry.coordinates != "cartesian"
+    if curved and any(width for name, width in (*kernel.items(), *box.items()) if name != "time"):
+        raise RefineError(f"blur, bins: cartesian axes are needed, these are {geometry.coordinates}.")
+    if not isinstance(on, Grid | Mesh | None):
+        raise RefineError(f"on: a Grid or a Mesh is needed, such as Grid(x=...), not {on!r}.")
+    if on is not None and on.names != geometry.names:
+        raise RefineError(f"on: has the axes {', '.join(on.names)}, the data have {', '.join(geometry.names)}.")
+    if on is not None and data.auxiliary:
+        raise RefineError("on: known fields are at the nodes of the data only; leave `on` out.")
+
+
+def _check_kernels(blur: Widths, bins: Widths, names: Sequence[str]) -> None:
     """Refuse kernels of axes that the data do not have, and widths that are none."""
     for argument, widths, allowed in (("blur", blur, names), ("bins", bins, [*names, "time"])):
         if not isinstance(widths, Mapping):
@@ -83,12 +99,8 @@ def observed_by(on: Grid | Mesh, geometry: Grid | Mesh, blur: Widths, bins: Widt
 
     None in place of H where both are the same and nothing is blurred.
     """
-    if on.names != geometry.names:
-        raise RefineError(f"on: has the axes {', '.join(on.names)}, the data have {', '.join(geometry.names)}.")
     kernels = [(float(blur.get(name, 0)), float(bins.get(name, 0))) for name in geometry.names]
     every = np.ones(geometry.n_nodes, dtype=bool)
-    if any(map(any, kernels)) and isinstance(geometry, Grid) and geometry.coordinates != "cartesian":
-        raise RefineError(f"blur, bins: cartesian axes are needed, these are {geometry.coordinates}.")
     if any(map(any, kernels)) and isinstance(on, Grid) and isinstance(geometry, Grid):
         parts = [
             _along_axis(on, name, geometry.axes[name], *kernel) for name, kernel in zip(on.names, kernels, strict=True)

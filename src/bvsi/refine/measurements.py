@@ -31,10 +31,10 @@ from bvsi.data import Data, Grid, Mesh
 from bvsi.data.denoise import smoothers
 from bvsi.data.smoothness import second_differences
 from bvsi.noise import Covariance, Noise, PerTime, SignalNoise
-from bvsi.noise.correlation import shape_of, without_blur
+from bvsi.noise.correlation import check_names, shape_of, without_blur
 from bvsi.noise.level import lattice_step, observed
 from bvsi.noise.measurement import Measurement, measure, stated_variance
-from bvsi.refine.instrument import Correlated, RefineError, Widths, check_kernels, exposure, observed_by
+from bvsi.refine.instrument import Correlated, RefineError, Widths, check_instrument, exposure, observed_by
 
 # Modes of the initial state of one experiment; finer ones are zero. Each is a column of the derivatives.
 _MOST_MODES = 400
@@ -134,11 +134,13 @@ class Measurements:
         bins: Widths | None = None,
     ) -> Measurements:
         """Noise as stated, or from the data; other arguments as in :func:`bvsi.discovery.refining.refine`."""
+        check_instrument(data, on, blur, bins)
         kernel, box = blur or {}, bins or {}
-        check_kernels(kernel, box, data.geometry.names)
         further = np.asarray(later, dtype=float)
         if further.ndim != 1 or not np.all(np.diff(np.append(data.times[-1], further)) > 0):
             raise RefineError(f"later: increasing times after the last of the data, {data.times[-1]:g}, are needed.")
+        if noise is not None:
+            check_names(noise, data, fields)
         # a peak that moves by its own width between frames looks like outliers; of stated noise the misfit tells them
         measured = measure(data, noise, robust=None if noise is None else False)
         data = measured.data  # without values that are saturated
@@ -150,8 +152,6 @@ class Measurements:
         known = {f: every if data.measured is None else data.measured[f] for f in fields}
         place = _finer(data) if on is None else on
         V, mu = _modes(place, _most_modes(place, data, on is not None))
-        if place is not data.geometry and data.auxiliary:
-            raise RefineError("on: known fields are at the nodes of the data only; leave `on` out.")
         H, inside = observed_by(place, data.geometry, kernel, box)
         if not inside.any():
             raise RefineError("blur, bins: all of them reach out of the domain; give on=, a larger grid or mesh.")

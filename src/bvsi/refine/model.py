@@ -17,9 +17,10 @@ from scipy.special import chdtrc
 
 from bvsi.check.well_posed import well_posed_rows
 from bvsi.common.arrays import Array
-from bvsi.data import Grid
+from bvsi.data import Data, Grid, Mesh
 from bvsi.errors import BvsiError
 from bvsi.forward.ensemble import Simulator, simulator
+from bvsi.forward.semidiscrete import check_solvable
 from bvsi.forward.splines import CUBIC, spline_order
 from bvsi.forward.tangents import solve_with_tangents, weak_terms
 from bvsi.infer.constraints import LinearConstraints
@@ -27,7 +28,7 @@ from bvsi.infer.constraints.linear import stacked
 from bvsi.infer.constraints.program import solve_program
 from bvsi.infer.fit import Status
 from bvsi.infer.posteriors import ChainPosterior, GaussianPosterior, TruncatedPosterior
-from bvsi.infer.priors import ColumnScale, Flat, GaussianPrior, Normal, Prior
+from bvsi.infer.priors import ColumnScale, Flat, GaussianPrior, Normal, Prior, PriorDensity
 from bvsi.operators import Library, Vocabulary
 from bvsi.refine.instrument import RefineError
 from bvsi.refine.linear import propagates
@@ -92,7 +93,7 @@ class ForwardModel:
         try:
             made = tuple(_solver(one, library) for one in experiments)
         except BvsiError as error:
-            raise RefineError(f"refine: {str(error).removeprefix('simulate: ')}") from error
+            raise _refused(error) from error
         if made[0].fields != experiments[0].fields:
             raise RefineError("refine: a field has no operator left, and could not change; keep one in its equation.")
         experiments = tuple(
@@ -273,13 +274,31 @@ def _stated(prior: Prior | GaussianPrior | None, names: tuple[str, ...], usual: 
     """s and m (d,) of a prior by name; those of operators that it does not name, or that are flat, are usual."""
     if prior is None:
         return usual, np.zeros(len(names))
+    bound = stated_laws(prior, names)
+    precision = np.diag(bound.gaussian.precision)
+    told = precision > 0
+    return np.where(told, np.where(told, precision, 1.0) ** -0.5, usual), np.where(told, bound.gaussian.mean, 0.0)
+
+
+def stated_laws(prior: Prior | GaussianPrior, names: tuple[str, ...]) -> PriorDensity:
+    """The prior of some operators; refused where it is another than that of single coefficients, normal or flat."""
     whole = prior.prior if isinstance(prior, GaussianPrior) else prior
     bound = (replace(whole, default=Flat()) if isinstance(whole.default, ColumnScale) else whole).bind(names)
     if not all(isinstance(factor.law, Normal | Flat) for factor in bound.factors):
         raise RefineError("prior: forward solves take Normal(mean, variance) of single operators; state others so.")
-    precision = np.diag(bound.gaussian.precision)
-    told = precision > 0
-    return np.where(told, np.where(told, precision, 1.0) ** -0.5, usual), np.where(told, bound.gaussian.mean, 0.0)
+    return bound
+
+
+def check_equation(data: Data, library: Library, on: Grid | Mesh | None) -> None:
+    """Refuse equations that cannot be solved forward, whichever operators are in them."""
+    try:
+        check_solvable(data, library, data.geometry if on is None else on)
+    except BvsiError as error:
+        raise _refused(error) from error
+
+
+def _refused(error: BvsiError) -> RefineError:
+    return RefineError(f"refine: {str(error).removeprefix('simulate: ')}")
 
 
 @dataclass(frozen=True, eq=False)

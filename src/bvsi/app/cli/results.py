@@ -156,7 +156,9 @@ def simulate(
 
 
 def refine(
-    study: Annotated[Path, typer.Argument(help="The study file; it must have been run.")] = Path("study.toml"),
+    study: Annotated[Path, typer.Argument(help="The study file, which must have been run, or its result.")] = Path(
+        "study.toml"
+    ),
     result: Annotated[Path | None, typer.Option(help="Another result.nc or folder.", show_default=False)] = None,
     budget: Annotated[float, typer.Option(min=1.0, help="Seconds after which no structure is begun.")] = 300.0,
     out: Annotated[Path, typer.Option(help="NetCDF file for the result with these fits.")] = Path("refined.nc"),
@@ -168,15 +170,17 @@ def refine(
 ) -> None:
     """Fit the equation and its rivals by forward solves.
 
-    Where frames are few: coefficients, initial state, and how probable each structure is. Interrupted, or out of its
-    budget, it goes on where it ended when it is called again.
+    Of a study that has been run, or of the folder of its result. Where frames are few: coefficients, initial state, and
+    how probable each structure is. Interrupted, or out of its budget, it goes on where it ended when it is called
+    again.
     """
-    from bvsi.app.study import load_study
+    from bvsi.app.study.result_folder import load_with_result
     from bvsi.app.study.simulation import refine_study
 
     free_to_write(out, force=True, option="--out")  # what is there already is gone on with
     with shown_progress(quiet=quiet or as_json) as progress:
-        loaded, given = load_study(study), None if result is None else result_file(result)
+        loaded, beside = load_with_result(study)
+        given = beside if result is None else result_file(result)
         loaded = with_limits(loaded, max_memory, allow_outside=allow_outside)
         found = refine_study(loaded, given, out, budget=budget, force=force, progress=progress)
     assert found.refined is not None

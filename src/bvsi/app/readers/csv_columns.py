@@ -61,6 +61,7 @@ def header_of(path: Path) -> Header:
                 raise DataError(f"{path}: no header within the first 100 lines; write the names of the columns there")
         else:
             raise DataError(f"{path}: the file is empty; it needs a header and one row per sensor and time")
+    text = f"\t{text}" if line.startswith("\t") else text  # a first column without a name
     if len(line) > _LONGEST or not text.replace("\t", " ").isprintable():
         raise DataError(f"{path}: line {number} is not the header of a table; write the names of the columns there")
     delimiter = max(_DELIMITERS, key=text.count)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -99,7 +100,7 @@ def suggest(path: Path | str, reading: Reading | None = None) -> Reading:
     place, limits = Path(path), reading or Reading()
     if format_of(place).columns is not None:
         listed = contents(place, limits).variables
-        guess = _without_labels(place, table_suggestion(variable.name for variable in listed))
+        guess = _without_labels(place, [variable.name for variable in listed])
         csv = format_of(place).name == "CSV"
         if csv and guess.fields is None and (fields := series_fields(place, guess)):
             guess = replace(guess, fields=fields, axes={})
@@ -110,17 +111,19 @@ def suggest(path: Path | str, reading: Reading | None = None) -> Reading:
     return replace(guess, max_memory=limits.max_memory, allow_outside=limits.allow_outside, guarded=limits.guarded)
 
 
-def _without_labels(path: Path, guess: Reading) -> Reading:
-    """The guess for a table without columns of text or of numbers of sensors, where names of fields are guessed."""
+def _without_labels(path: Path, columns: Sequence[str]) -> Reading:
+    """The guess for a table, without columns of text, of numbers of sensors or of rows where it names the fields."""
+    guess = table_suggestion(columns)
     named = file_names("fields", guess.fields)
     if named is None:
         return guess
     try:
         with opened(path, replace(guess, fields=None)) as source:
-            fields = {name: column for name, column in named.items() if column in source.arrays}
+            gone = {column for column in named.values() if column not in source.arrays}
     except DataError:  # what is wrong with the table is reported when it is read
         return guess
-    return replace(guess, fields=fields or guess.fields)
+    left = [column for column in columns if column not in gone]
+    return table_suggestion(left) if len(gone) < len(named) else guess
 
 
 def _check(reading: Reading) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,6 +30,9 @@ _FIXED = 0.5
 _TRAJECTORIES = 'several trajectories go into several files: files = ["a", "b"]'
 # Sensors closer than this fraction of the extent of the mesh to a node are at the node.
 _NEAR = 1e-5
+_COUNTS = "counts the rows"
+# Rows from which on whole numbers without a gap, in any order, count them; fewer may be counts of something else.
+_SHUFFLED = 10
 # Share of the sensors that lies inside a domain that is meant for them; not measured.
 _INSIDE = 0.5
 
@@ -87,14 +90,14 @@ def open_table(paths: tuple[Path, ...], reading: Reading) -> Iterator[DataSource
     known = file_names("auxiliary", reading.auxiliary) or {}
     tables = {name: _table(columns[name], sensors) for name in wanted}
     free = {n: t for n, t in tables.items() if reading.fields is None and n not in known.values()}
-    labels = {n: "sensors" for n, t in free.items() if _is_label(t)}
-    labels |= {n: "frames" for n, t in free.items() if _is_label(t.T)}
+    labels = {n: "numbers the sensors" for n, t in free.items() if _is_label(t)}
+    labels |= {n: "numbers the frames" for n, t in free.items() if _is_label(t.T)}
+    labels |= {n: _COUNTS for n in free if _counts_rows(columns[n])}
     labels = labels if len(labels) < len(tables) else {}
     tables = {name: table for name, table in tables.items() if name not in labels}
     static = {name: _constant(tables[name]) for name in known.values() if name in tables}
     source = _placed(path, sensors, time, axes, tables, {n: v for n, v in static.items() if v is not None}, reading)
-    left_out = (f"column {name!r} numbers the {what} and is not a field" for name, what in labels.items())
-    yield replace(source, notes=(*header.notes, *left_out, *source.notes))
+    yield replace(source, notes=(*header.notes, *_left_out(labels), *source.notes))
 
 
 def _is_series(path: Path, header: Header, reading: Reading, time: str) -> bool:
@@ -125,7 +128,11 @@ def series_fields(path: Path, reading: Reading) -> tuple[str, ...]:
         columns = numbers(path, header, (time, *places), time)
         once = np.unique(columns[time]).size == columns[time].size > 1
         moving = all(np.unique(columns[name]).size > 1 for name in places)
-        return _value_columns(path, header, reading, (time,)) if once and moving else ()
+        if not (once and moving):
+            return ()
+        wanted = _value_columns(path, header, reading, (time,))
+        counting = _counting(numbers(path, header, (time, *wanted), time), wanted, reading)
+        return tuple(name for name in wanted if name not in counting)
     except DataError:  # what is wrong with the table is reported when it is read
         return ()
 
@@ -136,6 +143,8 @@ def _series(path: Path, header: Header, reading: Reading, time: str) -> DataSour
     columns = numbers(path, header, (time, *wanted), time)
     if not np.isfinite(columns[time]).all():
         raise DataError(f"{path}: some times are empty or not finite; every row needs one")
+    counting = _counting(columns, wanted, reading)
+    wanted = tuple(name for name in wanted if name not in counting)
     order = np.argsort(columns[time], kind="stable")
     repeated = np.flatnonzero(np.diff(columns[time][order]) == 0)
     if repeated.size:
@@ -149,7 +158,27 @@ def _series(path: Path, header: Header, reading: Reading, time: str) -> DataSour
     places = [name for name in COORDINATE_NAMES if name in wanted]
     verb = "is" if len(places) == 1 else "are"
     notes = (f"every time has one row: {', '.join(places)} {verb} not a position but a series",) if places else ()
-    return DataSource(path, "CSV", arrays, {}, (*header.notes, *notes))
+    return DataSource(path, "CSV", arrays, {}, (*header.notes, *_left_out(counting), *notes))
+
+
+def _counting(columns: Mapping[str, Floats], wanted: Sequence[str], reading: Reading) -> dict[str, str]:
+    """Columns of a series that count its rows, where fields are not named and others are left."""
+    known = (file_names("auxiliary", reading.auxiliary) or {}).values()
+    free = [name for name in wanted if reading.fields is None and name not in known]
+    found = {name: _COUNTS for name in free if _counts_rows(columns[name])}
+    return found if len(found) < len(wanted) else {}
+
+
+def _left_out(labels: Mapping[str, str]) -> tuple[str, ...]:
+    """What was taken for no field, in words."""
+    named = {name: f"column {name!r}" if name else "the column without a name" for name in labels}
+    return tuple(f"{named[name]} {what} and is not a field" for name, what in labels.items())
+
+
+def _counts_rows(column: Floats) -> bool:
+    """Whether a column holds whole numbers, one more from row to row, or so before the rows came in another order."""
+    ordered = np.sort(column) if len(column) >= _SHUFFLED else column
+    return len(column) > 2 and bool(np.all(ordered == np.round(ordered)) and np.all(np.diff(ordered) == 1))
 
 
 def _is_label(table: Floats) -> bool:

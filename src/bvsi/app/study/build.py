@@ -25,12 +25,12 @@ def files_of(study: Study) -> tuple[Path, ...]:
     """Data files, one per experiment; names are relative to the study file and may be patterns such as run_*.vtu."""
     data = study.settings.data
     names = data.files if data.files is not None else (data.file,)
-    return tuple(study.path.parent / name for name in names if name is not None)
+    return tuple(study.folder / name for name in names if name is not None)
 
 
 def folder_of(study: Study) -> Path:
     """Folder of the results."""
-    return study.path.parent / study.settings.output.folder
+    return study.folder / study.settings.output.folder
 
 
 def reading_of(study: Study) -> Reading:
@@ -49,7 +49,7 @@ def reading_of(study: Study) -> Reading:
         spacing=data.spacing,
         periodic=data.periodic,
         missing=data.missing,
-        mesh=None if data.mesh is None else study.path.parent / data.mesh,
+        mesh=None if data.mesh is None else study.folder / data.mesh,
         domain=data.domain,
         select={name: (_finite(low), _finite(high)) for name, (low, high) in data.select.items()},
         max_memory=data.max_memory,
@@ -125,6 +125,27 @@ def options_of(study: Study, noise: Sequence[Noise] | None = None) -> dict[str, 
         "check": settings.check.enabled,
         "units": settings.data.units,
     }
+
+
+def refine_options_of(study: Study) -> dict[str, Any]:
+    """Keyword arguments of :func:`bvsi.discovery.refining.refine`, but for the noise."""
+    from bvsi.app.readers.mesh_file import read_mesh
+    from bvsi.infer.nuts import NUTS
+
+    wanted, posterior, mesh = study.settings.refine, study.settings.posterior, mesh_of(study)
+    given: dict[str, Any] = {"blur": wanted.blur, "bins": wanted.bins}
+    given |= {"prior": objects.prior(posterior), "constraints": posterior.constraints or None}
+    if wanted.draws is not None:
+        given["sample"] = NUTS(draws=wanted.draws, tune=wanted.draws, chains=2)
+    if mesh is not None:
+        given["on"] = read_mesh(mesh, allow_outside=study.allow_outside).mesh
+    return given
+
+
+def mesh_of(study: Study) -> Path | None:
+    """Where fits by forward solves are made; None for the nodes of the data."""
+    on = study.settings.refine.on
+    return None if on is None else study.folder / on
 
 
 def quantities_of(study: Study) -> dict[str, Quantity]:

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from bvsi.app.study import objects
-from bvsi.app.study.build import coefficient_names
+from bvsi.app.study.build import coefficient_names, refine_options_of
 from bvsi.app.study.complaints import nearest
 from bvsi.app.study.errors import Place, StudyProblem
 from bvsi.app.study.faults import attempt, misplaced
@@ -25,7 +25,7 @@ from bvsi.app.units import coefficient_units
 from bvsi.common.naming import AXIS_NAMES
 from bvsi.data import Data, as_experiments
 from bvsi.data._arrays import check_field_name
-from bvsi.errors import DataError, OperatorError
+from bvsi.errors import BvsiError, DataError, OperatorError
 from bvsi.operators import Library, Vocabulary
 
 _MANY = 100
@@ -67,7 +67,7 @@ def problems_of(study: Study, data: Data | Sequence[Data] | None = None) -> list
         *_data(settings.data),
         *_output(study),
         *wrong_library,
-        *_noise(settings.noise, fields),
+        *_noise(settings.noise, fields, experiments[0].geometry.names if experiments else AXIS_NAMES),
         *_replicates(settings.data, settings.noise),
         *_discretisation(settings.discretisation, settings.library),
         *_selection(settings.selection, settings.discretisation),
@@ -81,7 +81,20 @@ def problems_of(study: Study, data: Data | Sequence[Data] | None = None) -> list
         if settings.data.units is not None:
             problems += attempt(("data", "units"), coefficient_units, library, settings.data.units)
         problems += [] if problems or not experiments else _forms(study, library, words)
+        if study.settings.refine.wanted and experiments and not problems:
+            problems += refine_faults(study, library, experiments)
     return problems
+
+
+def refine_faults(study: Study, library: Library, experiments: Sequence[Data]) -> Iterator[StudyProblem]:
+    """What fits by forward solves cannot do with these data, before anything is computed."""
+    from bvsi.discovery.refining import check_refine
+
+    try:
+        check_refine(experiments, library, **refine_options_of(study))
+    except BvsiError as error:
+        told = " ".join(str(error).split()).removeprefix("refine: ")
+        yield StudyProblem(("refine",), told)
 
 
 def _forms(study: Study, library: Library, words: Vocabulary) -> Iterator[StudyProblem]:
@@ -120,7 +133,7 @@ def _files(study: Study) -> Iterator[StudyProblem]:
     for place, name in names:
         if name is None or not name.isprintable():
             continue
-        path = study.path.parent / name
+        path = study.folder / name
         if not _exists(path):
             near = sorted(p.name for p in path.parent.iterdir()) if path.parent.is_dir() else []
             hint = nearest(path.name, near) if 0 < len(near) <= _MANY else "correct the path."
@@ -141,7 +154,7 @@ def _output(study: Study) -> Iterator[StudyProblem]:
     if not name.isprintable():
         yield StudyProblem(("output", "folder"), f"{name!r} is not a path; remove the control characters.")
         return
-    here = study.path.parent.absolute()
+    here = study.folder.absolute()
     folder = Path(*_parts(here / name))
     if folder == Path(*_parts(here)) or folder in Path(*_parts(here)).parents:
         yield StudyProblem(("output", "folder"), f"{name!r} holds the study itself; name a folder of its own.")
@@ -174,8 +187,19 @@ def _parts(path: Path) -> list[str]:
     return parts
 
 
-def _noise(settings: NoiseSettings, fields: Sequence[str]) -> Iterator[StudyProblem]:
-    """Levels of fields that do not exist, or lack one; ``fields`` is empty where they are not known yet."""
+def _noise(settings: NoiseSettings, fields: Sequence[str], axes: Sequence[str]) -> Iterator[StudyProblem]:
+    """Levels of fields that do not exist, or lack one, and axes that do not exist.
+
+    Parameters
+    ----------
+    fields
+        Empty where they are not known yet.
+    axes
+        All that there can be where they are not known yet.
+    """
+    for axis in settings.blur or ():
+        if axis not in (known := (*axes, "time")):
+            yield StudyProblem(("noise", "blur", axis), f"the data have no axis {axis!r}; {nearest(axis, known)}")
     if settings.unknown and isinstance(settings.sigma, float):
         yield StudyProblem(("noise", "unknown"), "sigma states the level, and unknown asks for it; remove one of them.")
     if not isinstance(settings.sigma, dict) or not fields:

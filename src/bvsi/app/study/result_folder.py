@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bvsi.app.files import load_netcdf, write_whole
 from bvsi.app.readers.source import readable
 from bvsi.app.report import html_report, markdown_report
-from bvsi.app.study.outputs import WORK, is_regular
+from bvsi.app.study.build import files_of
+from bvsi.app.study.outputs import WORK, is_regular, recover
+from bvsi.app.study.stages import existing_files
+from bvsi.app.study.toml import Study, load_study
 from bvsi.common.naming import plain_name
 from bvsi.discovery import Discovery
 from bvsi.errors import BvsiError
@@ -85,6 +89,47 @@ def extras_beside(result: Path) -> dict[str, Any]:
         "notes": _notes(summary),
         "before": summary_before(folder),
     }
+
+
+def load_with_result(given: Path) -> tuple[Study, Path | None]:
+    """The study in a file, or in the folder of a study or result; of the latter also the result.
+
+    A run leaves a copy of the study beside its result, whose paths are relative to the folder of the study itself: that
+    is looked for above the folder of the result.
+    """
+    given = given.parent if given.name == RESULT and given.is_file() else given
+    folder = given if given.is_dir() else given.parent
+    file, result = (folder / STUDY if given.is_dir() else given), folder / RESULT
+    if given.is_dir():
+        recover(given)
+        check_no_link(file)
+        if not file.is_file():
+            raise BvsiError(f"{given}: there is no study here; give a study file, or the folder that bvsi run writes.")
+    study = load_study(file)
+    if file.name != STUDY or not result.is_file():
+        return study, None
+    check_no_link(result)
+    home = next((home for home in (folder, *_homes(folder, study)) if _has_data(study, home)), None)
+    if home is None:
+        name = study.settings.data.file or (study.settings.data.files or ("",))[0]
+        raise BvsiError(
+            f"{folder}: the data of its study, {name!r}, are not in the folder above it; give the study file itself "
+            f"as well: bvsi refine STUDY.toml --result {folder}."
+        )
+    copied = home is not folder
+    return replace(study, home=home if copied else None), result if copied or given.is_dir() else None
+
+
+def _homes(folder: Path, study: Study) -> Iterator[Path]:
+    """Where the study of a result may be: by its own name for the folder of the results, or in the folder above."""
+    here, name = folder.resolve(), Path(study.settings.output.folder).parts
+    if here.parts[-len(name) :] == name:
+        yield here.parents[len(name) - 1]
+    yield here.parent
+
+
+def _has_data(study: Study, home: Path) -> bool:
+    return all(existing_files(path) for path in files_of(replace(study, home=home)))
 
 
 def _text(path: Path) -> str:

@@ -20,7 +20,6 @@ import numpy as np
 
 from bvsi.app.files import netcdf_bytes
 from bvsi.app.readers import read_with_notes
-from bvsi.app.readers.mesh_file import read_mesh
 from bvsi.app.readers.registry import format_of
 from bvsi.app.report import equation_latex, versions
 from bvsi.app.storage import to_bytes
@@ -29,9 +28,11 @@ from bvsi.app.study.build import (
     files_of,
     folder_of,
     library_of,
+    mesh_of,
     options_of,
     quantities_of,
     reading_of,
+    refine_options_of,
     resolved,
     with_known,
 )
@@ -64,7 +65,6 @@ from bvsi.data._arrays import mapped
 from bvsi.discovery import Discovery, discover
 from bvsi.discovery.forecasting import forecast
 from bvsi.errors import BvsiError
-from bvsi.infer.nuts import NUTS
 from bvsi.operators import Library
 from bvsi.predict.push import SimulationError
 
@@ -206,7 +206,7 @@ def run_study(
     """
     validate(study)
     folder = out or folder_of(study)
-    _check_folder(study, folder, within=study.path.parent if out is None else None)
+    _check_folder(study, folder, within=study.folder if out is None else None)
     with alone(folder):
         finish_move(folder)
         wanted = FollowUp(study.settings.output.budget) if wanted is None else wanted
@@ -390,30 +390,16 @@ def refined(inputs: Inputs, found: Discovery, budget: float, progress: Progress 
     how
         ``known`` and ``keep`` of :func:`bvsi.discovery.refining.refine`.
     """
-    options = inputs.options
-    wanted = inputs.study.settings.refine
-    given = {name: options[name] for name in ("noise", "constraints", "prior")} | how
-    given |= {"blur": wanted.blur, "bins": wanted.bins}
-    if wanted.draws is not None:
-        given["sample"] = NUTS(draws=wanted.draws, tune=wanted.draws, chains=2)
-    mesh = _mesh_of(inputs.study)
-    if mesh is not None:
-        given["on"] = read_mesh(mesh, allow_outside=inputs.study.allow_outside).mesh
+    given = refine_options_of(inputs.study) | {"noise": inputs.options["noise"]} | how
     return found.refine(inputs.data, inputs.library, budget=budget, progress=progress, **given)
 
 
 def refine_digest(inputs: Inputs, discovery: str = "") -> str:
     """What fits by forward solves depend on."""
-    settings, mesh = resolved(inputs.study), _mesh_of(inputs.study)
+    settings, mesh = resolved(inputs.study), mesh_of(inputs.study)
     core = {key: value for key, value in settings.items() if key not in _LATER}
     used = {"core": core, "discovery": discovery, "refine": settings["refine"]}
     return digest_of(used | {"on": None if mesh is None else files_digest(mesh)}, data_parts(inputs.read))
-
-
-def _mesh_of(study: Study) -> Path | None:
-    """Where the equation is solved; None for the nodes of the data."""
-    on = study.settings.refine.on
-    return None if on is None else study.path.parent / on
 
 
 def predicted(study: Study, found: Discovery) -> tuple[dict[str, xr.Dataset], tuple[str, ...]]:
@@ -478,8 +464,8 @@ def _read(
 
 def _check_link(study: Study, path: Path) -> None:
     """Refuse a link in the folder of the study that leads out of it: the study may come from somebody else."""
-    home = study.path.resolve().parent
-    named = Path(os.path.normpath(home / path.name if path.parent == study.path.parent else path.absolute()))
+    home = study.path.resolve().parent if study.home is None else study.home.resolve()
+    named = Path(os.path.normpath(home / path.name if path.parent == study.folder else path.absolute()))
     if named.is_relative_to(home) and not study.allow_outside and not named.resolve().is_relative_to(home):
         raise BvsiError(
             f"{path}: this is a link out of the study's folder; name the file itself, or use --allow-outside."

@@ -11,6 +11,7 @@ import numpy as np
 from bvsi.app.files import netcdf_bytes, write_whole
 from bvsi.app.readers import write_vtu
 from bvsi.app.study.build import folder_of
+from bvsi.app.study.checks import refine_faults
 from bvsi.app.study.result_folder import RESULT, check_no_link
 from bvsi.app.study.run import Inputs, read_inputs, refine_digest, refined
 from bvsi.app.study.toml import Study
@@ -79,6 +80,8 @@ def refine_study(
         Whether another file may be replaced; then nothing is taken from it.
     """
     found, inputs = _result_of(study, result, progress)
+    if problems := [*refine_faults(study, inputs.library, inputs.data)]:
+        raise study.error(problems)
     digest = refine_digest(inputs, f"{found.names} {found.theta.tolist()}")
     found = replace(found, settings={**found.settings, _DIGEST: digest})
     known = None

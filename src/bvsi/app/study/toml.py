@@ -39,7 +39,7 @@ class Study:
     settings
         All of them, defaults filled in.
     path
-        Path of the file; paths in the settings are relative to its folder.
+        Path of the file.
     text
         Text of the file, for line numbers; empty where the settings were made in Python.
     allow_outside
@@ -47,6 +47,8 @@ class Study:
         may come from somebody else.
     guarded
         Whether memory is limited while they are unpacked.
+    home
+        Folder that paths in the settings are relative to, where that is not the folder of the file.
     """
 
     settings: Settings
@@ -54,6 +56,12 @@ class Study:
     text: str = field(default="", repr=False)
     allow_outside: bool = False
     guarded: bool = False
+    home: Path | None = None
+
+    @property
+    def folder(self) -> Path:
+        """What paths in the settings are relative to."""
+        return self.path.parent if self.home is None else self.home
 
     @cached_property
     def _lines(self) -> dict[Place, int]:
