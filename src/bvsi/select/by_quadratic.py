@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -416,7 +416,9 @@ class _Subsets:
         likelihood, settings = self.likelihood, self.settings
         self.begin()
         if not self.fits:
-            self._begin_together()
+            for moments in self._first_moments():
+                self._fit(self.proposed(moments, np.inf)[1], moments, settings.fitted)
+                self.settle()
             if self._lost and not settings.by_equation:
                 self._begin_apart(Effort(exhaustive=_PAIRS))
                 self.settle()
@@ -446,13 +448,12 @@ class _Subsets:
         ladder = best_models(quadratic, settings.criterion, self.protection, effort=self.effort)
         return self.best, quadratic, ladder, "the search was cut off; more rounds may find a better one."
 
-    def _begin_together(self) -> None:
-        """Fit the best models of all equations by moments, with stronger weights where noise hides some operators."""
+    def _first_moments(self) -> Iterator[Quadratic]:
+        """Moments with the first weights, and stronger ones while noise hides some operators and no fit explains all."""
         weights = balance(self.likelihood, copy.deepcopy(self.rng))
         for stronger in _STRONGER:
             moments = by_moments(self.likelihood, stronger * weights, self.rng, self.settings.draws)
-            self._fit(self.proposed(moments, np.inf)[1], moments, self.settings.fitted)
-            self.settle()
+            yield moments
             explained = self.fits and not (self.likelihood.scale_known and all(map(self.misfits, self.fits)))
             if explained or not moments.swamped:
                 return
