@@ -449,7 +449,7 @@ class _Subsets:
         return self.best, quadratic, ladder, "the search was cut off; more rounds may find a better one."
 
     def _first_moments(self) -> Iterator[Quadratic]:
-        """Moments with the first weights, and stronger ones while noise hides some operators and no fit explains all."""
+        """Moments with the first weights, and stronger ones while noise hides operators and no fit explains all."""
         weights = balance(self.likelihood, copy.deepcopy(self.rng))
         for stronger in _STRONGER:
             moments = by_moments(self.likelihood, stronger * weights, self.rng, self.settings.draws)
