@@ -220,8 +220,10 @@ def _excess(variance: Array, factor: Array, shown: Array | None) -> Array:
         v_s (d,) of the posterior; below v where a prior knows more, above where it has some of f in it.
     """
     own = variance if shown is None else shown
-    known = np.where(own < variance / _KNOWN, 1 / own - 1 / variance, 0.0)
-    return np.asarray(np.maximum(1 / (1 / (factor * variance) + known) - own, 0.0))
+    there = (own > 0) & (variance > 0)  # not where an equality fixes the coefficient
+    own, v = np.where(there, own, 1.0), np.where(there, variance, 1.0)
+    known = np.where(own < v / _KNOWN, 1 / own - 1 / v, 0.0)
+    return np.where(there, np.maximum(1 / (1 / (factor * v) + known) - own, 0.0), 0.0)
 
 
 def model_error(fit: Fit, likelihood: ResidualLikelihood) -> Array:

@@ -400,7 +400,10 @@ class Discovery:
     @property
     def diagnostics(self) -> str:
         """χ²/n, the frames that fit worst, and how the fit ended."""
-        lines = [f"χ²/n = {self.chi2:.4g}; {self.status.message}"]
+        status = self.status
+        told = self.check is not None and status.reasons == {Reason.MISFIT}  # of which the check says more
+        ended = f"converged (iterations: {status.iterations})." if told and status.converged else status.message
+        lines = [f"χ²/n = {self.chi2:.4g}; {ended}"]
         if self.check is None and misfit_excess(self.chi2, self.residuals):
             lines.append(
                 "the misfit is more than the noise explains: the discretisation is too coarse, the noise larger than "

@@ -305,7 +305,7 @@ def _misfit(chi2: float) -> str:
         if chi2 > 1
         else "the noise is smaller than stated"
     )
-    return f"But χ²/n = {chi2:.3g} is far from one: {reason}; do not trust the error bars."
+    return f"But χ²/n is far from one: {reason}; do not trust the error bars."
 
 
 def truncated(base: ClosedForm, constraints: LinearConstraints | None, mode: Array) -> ClosedForm | TruncatedPosterior:

@@ -576,6 +576,7 @@ class _Subsets:
     def path(self, best: Model, quadratic: Quadratic, ladder: Ladder, why: str) -> SelectionPath:
         """The best models by size around the chosen one; scores of those that were not fitted are predicted."""
         score, fit = self.fits[best]
+        level = quadratic.n * quadratic.scale(fit.equations.q)  # of an unknown noise, what the selected model leaves
         shown = {size: entry for size, entry in ladder.items() if size <= len(best) + self.settings.larger}
         shown[len(best)] = (score, best)
         visited, before = [], set[str]()
@@ -591,7 +592,7 @@ class _Subsets:
                 refitted = frozenset(() if changed is None else (changed,))
                 visited.append(Visited.of(fit, score, changed, {}, refitted))
             else:
-                visited.append(Visited(names, J, theta, float(Q) / quadratic.n, changed, {}, frozenset()))
+                visited.append(Visited(names, J, theta, float(Q) / level, changed, {}, frozenset()))
         status = "" if fit.status.converged else f" The estimate: {fit.status.message}"
         unsupported = [model for model, (other, _) in self.fits.items() if other < score and model != best]
         if unsupported:
