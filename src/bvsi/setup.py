@@ -135,12 +135,17 @@ class Setup:
             likelihood = self.here.likelihood(likelihood.names, linearise_at=smooth, progress=progress)
         return likelihood
 
-    def derives(self, names: Sequence[str]) -> bool:
-        """Whether some of these operators take derivatives of the data."""
-        if not isinstance(self.tests, SplineTests) or self.tests.reach is None:
+    def bent_by_noise(self, likelihood: ResidualLikelihood, names: Sequence[str]) -> bool:
+        """Whether Jacobians of some of these operators at the data make others of the noise.
+
+        Those that take derivatives of the data do, and those with an F'' that depends on the data: tr(F'' P Σ_u) of u³
+        is like u then, and of u² u_x like u_x, where that of u² and u u_x is one number, or none.
+        """
+        nodal = all(part.residuals.structure.transfer is None for part in likelihood.parts)
+        if not isinstance(self.tests, SplineTests) or not nodal:
             return False
         operators, _ = discretise_library(self.data[0], self.library.subset(names), self.tests)
-        return any(operator.on_data for operator in operators)
+        return any(operator.curved or (self.tests.reach is not None and operator.on_data) for operator in operators)
 
     def _on_cluster(self, progress: Progress) -> ResidualLikelihood:
         from bvsi.cluster import cluster_likelihood  # it reads files, and most machines have no cluster

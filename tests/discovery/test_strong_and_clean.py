@@ -15,6 +15,7 @@ from bvsi.infer.priors import LogNormal, Normal, Prior
 from bvsi.noise.measurement import measure_all
 from bvsi.operators import Library
 from bvsi.studies.benchmarks.honesty.physics import NodesAndFrames, chaos, fisher, waves
+from bvsi.studies.problems.classics.spectral import Box, SemiLinear, sampled
 from discovery.exact_cases import BURGERS, BURGERS_TRUTH, burgers, noisy
 
 POWERS = Library({"u": ["u", "u**2", "u**3", "dx(u)", "u*dx(u)", "u**2*dx(u)", "dx(dx(u))", "dx(dx(u**2))"]})
@@ -36,6 +37,23 @@ def test_as_much_noise_as_signal() -> None:
     assert [found.names for found in runs] == [("u*dx(u)",)] * 3
     assert [found.verdict for found in runs] == ["consistent"] * 3
     assert all(abs(found.coefficient("u*dx(u)") + 1) < 3.5 * found.sd[0] for found in runs)
+
+
+def test_noise_in_the_jacobians_of_cubes_does_not_look_like_advection() -> None:
+    equation = SemiLinear(lambda k: 0.04j * k**3, lambda k: -1j / 3 * k, lambda u: u**3, degree=3)
+    box, times = Box(0.0, 10.0), np.linspace(0, 2, 81)
+    (x,) = box.points(256)
+    library, z = Library({"u": ["dx(u)", "u**2*dx(u)", "dx(dx(dx(u)))"]}, keep="all"), []
+    for seed in range(6):
+        phase = np.random.default_rng([5521, seed]).uniform(0, 2 * np.pi, 3)
+        u0 = np.sum([np.cos(2 * np.pi * (k + 1) * x / 10 + phase[k]) for k in range(3)], axis=0)
+        clean = sampled({"u": equation.solve(u0, box, times, 0.001)}, times, box, 128)
+        data = noisy(clean, 0.4 * float(clean.fields["u"].std()), seed)
+        runs = [discover(data, library, check=False, relinearise=rounds) for rounds in (0, None)]
+        z.append([found.coefficient("dx(u)") / found.sd[found.names.index("dx(u)")] for found in runs])
+    at_data, smoothed = np.mean(z, axis=0)
+    assert at_data < -3 / np.sqrt(6)
+    assert abs(smoothed) < 2 / np.sqrt(6)
 
 
 @pytest.mark.parametrize("precision", [np.float64, np.float32])

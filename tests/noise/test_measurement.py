@@ -233,6 +233,32 @@ def test_saturated_values_are_missing_and_the_equation_is_right():
     assert np.abs((model.theta - true.theta) / model.sd).max() < 3
 
 
+@pytest.mark.parametrize("stored", ["twice", "between"])
+def test_frames_that_were_not_taken_are_missing_and_the_noise_is_that_of_the_others(stored):
+    """Differences in time of half of the values vanished: no noise was found, and χ²/n was 1e12."""
+    taken = noisy(burgers(64, 61), SIGMA)
+    u, t = taken.fields["u"], taken.times
+    more = np.repeat(u, 2, axis=0)[:-1]
+    if stored == "between":
+        more[1::2] = (u[1:] + u[:-1]) / 2
+    movie = Data(np.linspace(t[0], t[-1], 2 * len(t) - 1), {"u": more}, taken.geometry)
+    found = measure(movie, None)
+    assert found.summary.startswith("u: 60 frames are made of those beside them, and missing")
+    assert_allclose(found.sigma["u"], SIGMA, rtol=0.1)
+    np.testing.assert_array_equal(found.data.fields["u"], u)
+    assert found.data.measured is None
+    assert measure(movie, None, robust=False).data.n_times == 121
+
+
+def test_frames_of_fields_that_hardly_change_are_all_kept():
+    """Without noise, or with less than rounding, equal frames are what was measured."""
+    x, t = np.arange(64) / 64, np.arange(40.0)[:, None]
+    linear = (1 + t) * np.sin(2 * np.pi * x)
+    coarse = np.round(linear[:20] / 8 + 1e-3 * np.random.default_rng(0).standard_normal((20, 64)))
+    for u in (linear, coarse):
+        assert measure(Data(np.arange(float(len(u))), {"u": u}, Grid(x=x)), None).data.n_times == len(u)
+
+
 def test_a_stated_covariance_keeps_saturated_values(data):
     """It has no variance by value that could be left out."""
     limit = float(np.quantile(data.fields["u"], 0.93))

@@ -8,7 +8,7 @@ from bvsi.data import Data, Grid
 from bvsi.data.smoothness import filled
 from bvsi.errors import DataError
 from bvsi.noise import NoiseLevel, add_noise, find_outliers
-from bvsi.noise.outliers import saturated, scattered_outliers
+from bvsi.noise.outliers import copied, saturated, scattered_outliers
 from data.triangle_meshes import triangles
 
 T = np.linspace(0, 1, 60)
@@ -231,6 +231,22 @@ def test_values_at_a_limit_of_the_camera_are_found_and_nothing_else(step):
     gap = np.where(np.arange(u.shape[1]) < 20, np.nan, np.minimum(u, high))
     assert_array_equal(saturated(gap, SIGMA), (u >= high) & np.isfinite(gap))
     assert saturated(u, SIGMA) is None
+
+
+@pytest.mark.parametrize("precision", [np.float64, np.float32])
+def test_frames_that_repeat_others_or_lie_between_them_are_found_and_nothing_else(precision):
+    u = add_noise(wave(), SIGMA, np.random.default_rng(0)).fields["u"].astype(precision)
+    frames, times = np.arange(len(u)), np.arange(3 * len(u) - 2) / 3
+    assert not copied(u).any()
+    assert_array_equal(copied(np.repeat(u, 3, axis=0)), np.arange(3 * len(u)) % 3 > 0)
+    between = np.array([np.interp(times, frames, column) for column in u.T]).T.astype(precision)
+    assert_array_equal(copied(between), np.arange(len(times)) % 3 > 0)
+    once = np.insert(u, 7, u[6], axis=0)
+    assert_array_equal(np.flatnonzero(copied(once)), [7])
+    once[:, :20] = np.nan
+    assert_array_equal(np.flatnonzero(copied(once)), [7])
+    assert not copied(np.repeat(u, 2, axis=0)[:, :8]).any()  # few nodes may agree by chance
+    assert not copied(np.zeros((5, 64))).any()
 
 
 def test_what_is_equal_for_other_reasons_is_not_saturated():

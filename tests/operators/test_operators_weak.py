@@ -254,6 +254,16 @@ def test_what_an_operator_says_of_itself(text, reads, linear, source):
     assert operator.has_source is source
 
 
+@pytest.mark.parametrize("text", ["u**3", "u**2*dx(u)", "u*w**2", "exp(u)", "div(u**2*grad(w))", "k*u**3"])
+def test_operators_with_second_derivatives_that_read_the_fields_are_curved(text):
+    assert Library({"u": [text]}, boundary=Assembled()).weak(Vocabulary(("x", "y"), ("u", "w"), ("k",)))[0].curved
+
+
+@pytest.mark.parametrize("text", ["1", "u", "laplacian(u)", "u**2", "u*dx(u)", "u*w", "k**3*u**2", "div(u*grad(w))"])
+def test_operators_up_to_the_second_degree_are_not_curved(text):
+    assert not Library({"u": [text]}, boundary=Assembled()).weak(Vocabulary(("x", "y"), ("u", "w"), ("k",)))[0].curved
+
+
 @pytest.mark.parametrize("text", ["0", "u - u", "dx(y)", "laplacian(x)"])
 def test_an_operator_that_is_zero_is_refused_by_name(text):
     words = Vocabulary(("x", "y"), ("u", "w"), ("k",))

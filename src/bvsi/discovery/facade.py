@@ -116,7 +116,8 @@ def discover(
     relinearise
         How often operators are linearised again, at states smoothed by the residual of those selected, which are then
         selected again; it matters where nonlinear operators meet large noise. By default once where they take
-        derivatives of the data, such as ``dx(u)**2``, else never.
+        derivatives of the data, such as ``dx(u)**2``, or are of higher than second degree, such as ``u**2*dx(u)``,
+        else never.
     check
         Whether the fit is repeated on coarser samplings and with other test functions, for the verdict; or the
         thresholds of that check.
@@ -283,9 +284,9 @@ def _selected(setup: Setup, given: _Given, method: Method, rng: Rng, progress: P
 
 
 def _relinearised(one: _Selected, rounds: int | None, progress: Progress) -> _Selected:
-    """Selected once more with operators linearised again, as often as was asked for or as derivatives of data need."""
+    """Selected once more with operators linearised again, as often as was asked for or as these operators need."""
     rounds = one.rounds if one.rounds is not None else rounds
-    rounds = int(one.setup.derives(one.path.best.names)) if rounds is None else rounds
+    rounds = int(one.setup.bent_by_noise(one.whole, one.path.best.names)) if rounds is None else rounds
     if not rounds or one.setup.client is not None:
         return replace(one, rounds=rounds)
     # with Jacobians at the data themselves noise may let further operators in

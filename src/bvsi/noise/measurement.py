@@ -19,8 +19,8 @@ from bvsi.data._arrays import slabs
 from bvsi.errors import DataError, NoiseError
 from bvsi.noise import IID, Diagonal, Noise, NoiseLevel, PerField, UnknownScale, estimate_noise, estimate_signal_noise
 from bvsi.noise.correlation import Blurred, check_names, estimate_widths, shape_of, widths_of
-from bvsi.noise.level import WIDTH_ERROR, observed
-from bvsi.noise.outliers import Bridged, bridge, patches, saturated, scattered_outliers
+from bvsi.noise.level import WIDTH_ERROR, lattice_step, observed
+from bvsi.noise.outliers import Bridged, bridge, copied, patches, saturated, scattered_outliers
 from bvsi.noise.signal import SignalNoise
 from bvsi.residual.blur import Blur
 from bvsi.residual.widths import bandwidth, widest_band
@@ -160,20 +160,25 @@ def measure(data: Data, noise: Noise | None, *, robust: bool | None = None, rng:
     ----------
     robust
         Whether outliers get less weight; by default where there are more than noise explains. With False values at a
-        limit of the instrument are taken as measured, too; they are missing otherwise.
+        limit of the instrument are taken as measured, too; they are missing otherwise. So are frames that are made of
+        others, where no noise is stated.
     rng
         For the values that are hidden to measure how well gaps are interpolated; each field starts from a copy.
     """
     if noise is not None:
         check_names(noise, data)
+    more = {} if robust is False or noise is not None else _copied(data)
+    data = _without(data, more) if more else data
+    frames = {f: np.count_nonzero(mask[:, 0]) for f, mask in more.items()}
+    told = [f"{f}: {n} frames are made of those beside them, and missing" for f, n in frames.items()]
     level = _level(data)
     cut = {} if robust is False or level is None else _saturated(data, noise, level)
-    if not cut:
-        return _measured(data, noise, level, robust, rng)
-    data = _without(data, cut)
-    made = _measured(data, noise, _level(data), robust, rng)
-    told = [f"{f}: {np.count_nonzero(mask)} values at a limit are saturated, and missing" for f, mask in cut.items()]
-    return replace(made, summary="; ".join([*told, made.summary]))
+    if cut:
+        data = _without(data, cut)
+        level = _level(data)
+    told += [f"{f}: {np.count_nonzero(mask)} values at a limit are saturated, and missing" for f, mask in cut.items()]
+    made = _measured(data, noise, level, robust, rng)
+    return replace(made, summary="; ".join([*told, made.summary])) if told else made
 
 
 def _measured(
@@ -190,6 +195,17 @@ def _measured(
         unknown = "level from the fit; the data are too few for filters"
         return Measurement(bridged.data, UnknownScale(), {}, rms, {}, 0.0, unknown, _masks(bridged.factor))
     return _from_filters(bridged, level, robust)
+
+
+def _copied(data: Data) -> dict[str, Mask]:
+    """Values in frames that repeat others or were interpolated, by field, where what is left has noise that tells."""
+    found = {f: copied(observed(data, f)) for f in data.fields}
+    masks = {f: np.tile(one[:, None], data.n_nodes) for f, one in found.items() if one.any()}
+    left = _level(_without(data, masks)) if masks else None
+    if left is None:
+        return {}
+    least = {f: max(NOISE_LEVELS.no_noise * _size(data, f), lattice_step(observed(data, f)) or 0.0) for f in masks}
+    return {f: mask for f, mask in masks.items() if left.sigma[f] > least[f]}
 
 
 def _saturated(data: Data, noise: Noise | None, level: NoiseLevel) -> dict[str, Mask]:

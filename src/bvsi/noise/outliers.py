@@ -55,6 +55,10 @@ _MANY = 200_000
 _PILED = 3.0
 # Noise in steps of rounded values from which on it spreads a plateau over levels: a sixth of it lies above.
 _SPREAD = 0.5
+# Nodes that show whether a frame is made of others: of fewer, rounded values may agree by chance; more cost time.
+_FEWEST_NODES, _MOST_NODES = 30, 2000
+# Part of the step between two frames up to which one on the line between them is there: rounding in single precision.
+_ON_LINE = 1e-6
 
 
 @dataclass(frozen=True)
@@ -104,6 +108,32 @@ def saturated(values: Array, sigma: float) -> Mask | None:
         if often > _PILED * np.count_nonzero(values == second):
             found |= at
     return found if found.any() else None
+
+
+def copied(values: Array) -> Mask:
+    """Frames that repeat the one before, or lie on the line between those beside them, at all nodes, (T,).
+
+    Noise does neither. A movie that was stored with more frames than were taken has both, and the differences in time
+    of half of its values vanish: filters find no noise then. Frames of one value only, and few nodes, say nothing.
+
+    Parameters
+    ----------
+    values
+        (T, n_nodes), NaN where missing.
+    """
+    u, found = values[:, :: max(1, values.shape[1] // _MOST_NODES)], np.zeros(len(values), dtype=bool)
+    known = [one[np.isfinite(one)] for one in u]
+    judged = [one.size >= _FEWEST_NODES and one.min() < one.max() for one in known]
+    for j in range(1, len(u)):
+        found[j] = judged[j] and np.array_equal(u[j], u[j - 1], equal_nan=True)
+    for a, b, c in zip(*(np.flatnonzero(~found)[k:] for k in range(3)), strict=False):
+        step, off = u[c] - u[a], u[b] - u[a]
+        there = np.isfinite(step) & np.isfinite(off)
+        size = float(np.max(np.abs(step), where=there, initial=0.0))
+        if size > 0 and judged[b] and np.count_nonzero(there) >= _FEWEST_NODES:
+            share = off[there] @ step[there] / (step[there] @ step[there])
+            found[b] = np.max(np.abs(off - share * step), where=there, initial=0.0) <= _ON_LINE * size
+    return found
 
 
 @dataclass(frozen=True)

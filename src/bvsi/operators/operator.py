@@ -297,13 +297,24 @@ class WeakOperator:
         return free and all(operator.state_linear for operator in self.recovered.values())
 
     @property
+    def curved(self) -> bool:
+        """Whether second derivatives by the measured fields read these fields, as those of u³ do and of u² do not."""
+        known = self.words.auxiliary
+        slopes = [(t.coefficient, s) for t in self.jacobian for s in self._measured(t.coefficient)]
+        own = any(f not in known for g, s in slopes for f, _ in self.words.jets(sp.diff(g, s)).values())
+        return own or any(operator.curved for operator in self.recovered.values())
+
+    @property
     def has_source(self) -> bool:
         """Whether the operator is non-zero where all measured fields vanish, F(0) ≠ 0."""
         for term in self.terms:
-            measured = [s for s, (f, _) in self.words.jets(term.integrand).items() if f not in self.words.auxiliary]
-            if term.integrand.xreplace(dict.fromkeys(measured, sp.Integer(0))) != 0:
+            if term.integrand.xreplace(dict.fromkeys(self._measured(term.integrand), sp.Integer(0))) != 0:
                 return True
         return any(operator.has_source for operator in self.recovered.values())
+
+    def _measured(self, expression: sp.Expr) -> list[sp.Symbol]:
+        """Symbols of measured fields and of their derivatives."""
+        return [s for s, (f, _) in self.words.jets(expression).items() if f not in self.words.auxiliary]
 
     @cached_property
     def on_data(self) -> tuple[MultiIndex, ...]:

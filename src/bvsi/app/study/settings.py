@@ -318,7 +318,7 @@ class PosteriorSettings(Section):
     relinearise: Annotated[Whole, Field(le=100)] | None = Field(
         default=None,
         description="How often operators are linearised again at smoothed states; left out, once where they take "
-        "derivatives of the data",
+        "derivatives of the data or are of higher than second degree",
         examples=[1],
     )
     constraints: Annotated[tuple[Text, ...], Many] = Field(
