@@ -171,9 +171,8 @@ def test_a_stencil_or_weighting_of_elements_brings_elements(data, asked):
     assert "to go with" in reason(data, **asked)
 
 
-def test_best_subsets_need_stacked_weights(data):
-    with pytest.raises(BvsiError, match=r"needs Stacked\(\) weighting; use Sweep"):
-        method(data, tests=SplineTests(), weighting=Block(), selection=BestSubset())
+def test_any_selection_goes_with_any_weighting(data):
+    assert method(data, tests=SplineTests(), weighting=Block(), selection=BestSubset()).selection == BestSubset()
     assert method(data, tests=SplineTests(), weighting=Block()).selection == Sweep()
     assert method(data, selection=Sweep()).selection == Sweep()
 

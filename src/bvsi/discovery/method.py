@@ -137,8 +137,6 @@ class Method:
         for name, (kinds, wanted) in _PARTS.items():
             if not isinstance(part := getattr(self, name), kinds | None):
                 raise BvsiError(f"{name}: {wanted} is needed, not {part!r}.")
-        if isinstance(self.selection, BestSubset) and self.weighting is not None and not self.weighting.couples_blocks:
-            raise BvsiError("selection: BestSubset() needs Stacked() weighting; use Sweep().")
 
     def __repr__(self) -> str:
         return _text(self)
