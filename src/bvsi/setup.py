@@ -139,13 +139,17 @@ class Setup:
         """Whether Jacobians of some of these operators at the data make others of the noise.
 
         Those that take derivatives of the data do, and those with an F'' that depends on the data: tr(F'' P Σ_u) of u³
-        is like u then, and of u² u_x like u_x, where that of u² and u u_x is one number, or none.
+        is like u then, and of u² u_x like u_x, where that of u² and u u_x is one number, or none. Of data that are costly,
+        on a cluster, and where data are moved to other nodes, only the first count.
         """
-        nodal = all(part.residuals.structure.transfer is None for part in likelihood.parts)
-        if not isinstance(self.tests, SplineTests) or not nodal:
+        if not isinstance(self.tests, SplineTests):
             return False
+        nodal = not (likelihood.costly or self.client) and all(
+            part.residuals.structure.transfer is None for part in likelihood.parts
+        )
         operators, _ = discretise_library(self.data[0], self.library.subset(names), self.tests)
-        return any(operator.curved or (self.tests.reach is not None and operator.on_data) for operator in operators)
+        derived = self.tests.reach is not None
+        return any((nodal and operator.curved) or (derived and operator.on_data) for operator in operators)
 
     def _on_cluster(self, progress: Progress) -> ResidualLikelihood:
         from bvsi.cluster import cluster_likelihood  # it reads files, and most machines have no cluster
