@@ -273,14 +273,14 @@ def is_restricted(case: Combination) -> None:
 def has_shape_only(weighting: type, known: Fit, unknown: Fit) -> None:
     """Of σ² Σ with σ² unknown θ is that of a known σ², and Cov that of σ² = q/n.
 
-    A normal-inverse-gamma posterior has q/(n − 2).
+    A Student-t posterior has q/(n − d − 2).
     """
     assert np.abs((unknown.theta - known.theta) / spread(known)).max() < 1e-4
     if known.posterior is not None and weighting.uses_noise:
-        n = system().n
+        n, d = system().n, system().d
         ratio = unknown.posterior.variance / known.posterior.variance / known.chi2
         assert np.all(ratio > 1 - 1e-3)
-        assert np.all(ratio < n / (n - 2) * (1 + 1e-3))
+        assert np.all(ratio < n / (n - d - 2) * (1 + 1e-3))
 
 
 def test_the_lists_are_those_of_the_packages():

@@ -517,10 +517,16 @@ def _posterior(
         unknown = _with_unknown_scale(selected)
         return estimator.fit(unknown, constraints=constraints, noise_prior=level, start=theta, progress=progress)
     if isinstance(estimator, Profile | Lagged):
-        return estimator.fit(selected, prior=prior, constraints=constraints, start=theta, progress=progress)
+        return estimator.fit(
+            selected, prior=prior, constraints=constraints, noise_prior=level, start=theta, progress=progress
+        )
+    if level is not None:
+        selected = _with_unknown_scale(selected)
     if isinstance(estimator, SVGD | NUTS):
-        return estimator.fit(selected, prior=prior, constraints=constraints, rng=rng, progress=progress)
-    return estimator.fit(selected, prior=prior, constraints=constraints, progress=progress)
+        return estimator.fit(
+            selected, prior=prior, constraints=constraints, noise_prior=level, rng=rng, progress=progress
+        )
+    return estimator.fit(selected, prior=prior, constraints=constraints, noise_prior=level, progress=progress)
 
 
 def _level_prior(measured: Sequence[Measurement], path: SelectionPath) -> InverseGammaPrior | None:
