@@ -121,7 +121,8 @@ def discover(
         Units of fields, coordinates and time, ``{"u": "mg/L", "x": "mm", "t": "h"}``: coefficients then have units, and
         operators that no units fit are refused. It needs pint; numbers are not changed by it.
     rng
-        For draws of the noise in selection and check, and for samplers, by default ``numpy.random.default_rng(0)``.
+        For draws of the noise in measurement, selection and check, and for samplers, by default
+        ``numpy.random.default_rng(0)``.
         Every step starts from a copy of it, so that its numbers do not depend on the other steps.
     """
     begin = time.perf_counter()

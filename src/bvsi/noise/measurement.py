@@ -7,6 +7,7 @@ Filters measure it before any fit; the fit then refines the level.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -162,32 +163,32 @@ def measure(data: Data, noise: Noise | None, *, robust: bool | None = None, rng:
         Whether outliers get less weight; by default where there are more than noise explains. With False values at a
         limit of the instrument are taken as measured, too; they are missing otherwise.
     rng
-        For the values that are hidden to measure how well gaps are interpolated; each field starts from a copy.
+        For the noise that rounded values get while they are filtered, and the values that are hidden to measure how
+        well gaps are interpolated, by default ``numpy.random.default_rng(0)``. Every measurement starts from a copy.
     """
-    level = _level(data)
+    rng = np.random.default_rng(0) if rng is None else rng
+    level = _level(data, rng)
     cut = {} if robust is False or level is None else _saturated(data, noise, level)
     if not cut:
         return _measured(data, noise, level, robust, rng)
     data = _without(data, cut)
-    made = _measured(data, noise, _level(data), robust, rng)
+    made = _measured(data, noise, _level(data, rng), robust, rng)
     told = [f"{f}: {np.count_nonzero(mask)} values at a limit are saturated, and missing" for f, mask in cut.items()]
     return replace(made, summary="; ".join([*told, made.summary]))
 
 
-def _measured(
-    data: Data, noise: Noise | None, level: NoiseLevel | None, robust: bool | None, rng: Rng | None
-) -> Measurement:
+def _measured(data: Data, noise: Noise | None, level: NoiseLevel | None, robust: bool | None, rng: Rng) -> Measurement:
     """The same of data without values that were cut off; the level is that of filters."""
     bridged = Bridged(data)
     if data.measured is not None:
-        bridged = bridge(data, _known(data, noise, level), np.random.default_rng(0) if rng is None else rng)
+        bridged = bridge(data, _known(data, noise, level), rng)
     if noise is not None:
-        return _stated(bridged, noise, level, robust)
+        return _stated(bridged, noise, level, robust, rng)
     if level is None:
         rms = {f: _size(bridged.data, f) for f in data.fields}
         unknown = "level from the fit; the data are too few for filters"
         return Measurement(bridged.data, UnknownScale(), {}, rms, {}, 0.0, unknown, _masks(bridged.factor))
-    return _from_filters(bridged, level, robust)
+    return _from_filters(bridged, level, robust, rng)
 
 
 def _saturated(data: Data, noise: Noise | None, level: NoiseLevel) -> dict[str, Mask]:
@@ -226,7 +227,7 @@ class _Law:
     growth: Mapping[str, SignalNoise]
 
     @staticmethod
-    def of(data: Data, level: NoiseLevel, *, same: bool) -> _Law:
+    def of(data: Data, level: NoiseLevel, rng: Rng, *, same: bool) -> _Law:
         """From the values that were measured.
 
         Parameters
@@ -236,10 +237,10 @@ class _Law:
         same
             Whether it is of the same data, and its filters serve again.
         """
-        notes, widths = [], _widths(data)
+        notes, widths = [], _widths(data, rng)
         blur = Blur.of(data, widths)
         if blur is not None:
-            level = estimate_noise(data, blur=blur)
+            level = estimate_noise(data, copy.deepcopy(rng), blur=blur)
             steps = (f"{w:.2g} steps of {axis}" for axis, w in blur.widths.items() if w)
             notes.append(f"noise is blurred over {' and '.join(steps)}")
         variance: dict[str, Array] = {f: np.array(max(level.sigma[f], _floor(data, f)) ** 2) for f in data.fields}
@@ -255,7 +256,7 @@ class _Law:
         return _Law(level, variance, widths, error, tuple(notes), growth)
 
 
-def _from_filters(bridged: Bridged, level: NoiseLevel, robust: bool | None) -> Measurement:
+def _from_filters(bridged: Bridged, level: NoiseLevel, robust: bool | None, rng: Rng) -> Measurement:
     """What filters say, and outliers, which depend on it; where there are any, what filters say without them.
 
     Parameters
@@ -266,7 +267,7 @@ def _from_filters(bridged: Bridged, level: NoiseLevel, robust: bool | None) -> M
         Level by filters of white noise, from measured values alone.
     """
     data = bridged.data
-    law, replaced = _Law.of(data, level, same=not bridged.factor), Bridged(data)
+    law, replaced = _Law.of(data, level, rng, same=not bridged.factor), Bridged(data)
     for _ in range(_PASSES):
         known = _without(data, _masks(replaced.factor)) if replaced.factor else data
         more = _without_outliers(known, law.level, law.variance, robust)
@@ -274,7 +275,7 @@ def _from_filters(bridged: Bridged, level: NoiseLevel, robust: bool | None) -> M
             break
         replaced = _and_more(replaced, more)
         known = _without(data, _masks(_together(bridged.factor, replaced.factor)))
-        law = _Law.of(known, _level(known) or level, same=False)
+        law = _Law.of(known, _level(known, rng) or level, rng, same=False)
     factor = _together(bridged.factor, replaced.factor)
     variance = _times(law.variance, factor)
     notes = [*_notes(replaced), *law.notes, *(bridged.summary(name) for name in bridged.factor)]
@@ -307,19 +308,19 @@ def _times(variance: dict[str, Array], factor: dict[str, Array]) -> dict[str, Ar
     return {f: v * factor[f] if f in factor else v for f, v in variance.items()}
 
 
-def _widths(data: Data) -> dict[str, float]:
+def _widths(data: Data, rng: Rng) -> dict[str, float]:
     """Widths of blurred noise, by axis; none where the signal is as short as noise can be."""
-    widths = estimate_widths(data)
+    widths = estimate_widths(data, copy.deepcopy(rng))
     blur = Blur.of(data, widths)
     if blur is None:
         return {}
-    band = bandwidth(data, estimate_noise(data, blur=blur).sigma, blur.widths)
+    band = bandwidth(data, estimate_noise(data, copy.deepcopy(rng), blur=blur).sigma, blur.widths)
     return widths if max(band.values()) < NOISE_LEVELS.resolved else {}
 
 
-def _level(data: Data) -> NoiseLevel | None:
+def _level(data: Data, rng: Rng) -> NoiseLevel | None:
     try:
-        return estimate_noise(data)
+        return estimate_noise(data, copy.deepcopy(rng))
     except DataError:
         return None
 
@@ -408,7 +409,7 @@ def _without_outliers(
     return Bridged(data.with_fields(fields), factor) if factor else Bridged(data)
 
 
-def _stated(bridged: Bridged, noise: Noise, level: NoiseLevel | None, robust: bool | None) -> Measurement:
+def _stated(bridged: Bridged, noise: Noise, level: NoiseLevel | None, robust: bool | None, rng: Rng) -> Measurement:
     """The stated model, its variances where they are simple, else those of filters; gaps and outliers change either.
 
     Parameters
@@ -423,7 +424,7 @@ def _stated(bridged: Bridged, noise: Noise, level: NoiseLevel | None, robust: bo
     if relative is None and robust:
         raise NoiseError("robust: outliers can be found with IID, PerField, Diagonal, SignalNoise and Blurred only.")
     if (blur := Blur.of(data, widths_of(noise))) is not None and level is not None:
-        level = estimate_noise(data, blur=blur)
+        level = estimate_noise(data, copy.deepcopy(rng), blur=blur)
     measured = {} if level is None else {f: np.array(level.sigma[f] ** 2) for f in data.fields}
     variance = measured if relative is None or shape is not noise else relative
     replaced = Bridged(data) if relative is None else _without_outliers(data, level, variance, robust)
