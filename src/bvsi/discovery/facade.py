@@ -27,6 +27,7 @@ from bvsi.discovery.method import (
     Selection,
     choose_method,
     selected_order,
+    thresholds,
     to_the_ends,
     wide,
     with_treatment,
@@ -311,6 +312,7 @@ def _settings(
         "noise levels": repr(NOISE_LEVELS),
         "prior": "flat" if prior is None else str(prior_density(prior, model.likelihood)),
         "constraints": "; ".join(one.allowed.texts) if one.allowed else "",
+        **thresholds(chosen),
         **({"time order": one.order} if one.order else {}),
     }
 

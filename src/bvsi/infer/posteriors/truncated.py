@@ -141,7 +141,7 @@ class TruncatedPosterior(HandOver):
 
     @cached_property
     def _share(self) -> float:
-        """P(inside): 1 where the inequalities are out of reach, else the share of draws of one seed, as :attr:`_law`."""
+        """P(inside): 1 where the inequalities are out of reach, else the share of draws, of one seed as moments are."""
         if self._outside_bound < NEGLIGIBLE:
             return 1.0
         return float(self._inside.contains(self._unbounded(TRIALS, np.random.default_rng(0))).mean())
