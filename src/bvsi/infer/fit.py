@@ -278,7 +278,8 @@ def make_fit(
         whole = given.alpha + 0.5 * equations.n
         alpha, scale = whole - 0.5 * _without_prior(inverse, prior), beta / whole
         base = NormalInverseGammaPosterior(likelihood.names, centre, covariance, alpha, beta)
-        scores = None if scores is None else base.noise_variance * scores
+        mean = base.noise_variance if alpha > 1 else np.inf  # a point without error bars, as searches pass them
+        scores = None if scores is None else mean * scores
     elif noise_prior is not None and np.any(inverse):
         base = _refined(likelihood, theta, equations, prior, noise_prior, inverse, quadratic)
     posterior: Posterior = base
