@@ -13,10 +13,14 @@ from numpy.testing import assert_allclose
 from bvsi.data import Data, Grid
 from bvsi.discovery import Discovery, Method, discover
 from bvsi.infer.posteriors import NormalInverseGammaPosterior
+from bvsi.infer.starts import Starts
 from bvsi.likelihood import ResidualLikelihood, Stacked, Tiles
 from bvsi.likelihood.stacked import Pilot
 from bvsi.noise import IID
+from bvsi.noise.measurement import NoiseLevels
 from bvsi.operators import Library
+from bvsi.residual.thinning import Thinning
+from bvsi.residual.widths import Widths
 from bvsi.select import BestSubset
 from discovery.exact_cases import BURGERS, BURGERS_TRUTH, ROTATION, ROTATION_TRUTH, burgers, noisy, ring, rotation
 
@@ -39,6 +43,15 @@ def test_settings_tell_what_was_done(found):
     assert found.method.weighting == Stacked()
     assert found.method.selection == BestSubset()
     assert "by filters" in found.settings["noise"]
+
+
+def test_records_of_thresholds_and_the_method_are_printed_as_they_are_given(found):
+    """Evaluated again, what is printed makes the records that were used."""
+    made = {"noise levels": NoiseLevels(), "starts": Starts(), "widths": Widths(), "thinning": Thinning()}
+    names = {type(record).__name__: type(record) for record in made.values()}
+    assert {key: eval(found.settings[key], names) for key in made} == made
+    line = next(line for line in found.details.splitlines() if line.startswith("method: "))
+    assert Method.read(line.removeprefix("method: ")) == found.method
 
 
 def test_the_noise_level_is_that_of_filters_refined_by_the_fit(found):

@@ -11,14 +11,16 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 import bvsi
 from bvsi.data import Data, Grid, Mesh
-from bvsi.discovery.method import _LINE, _NODES, _TILE, Method, Paper, choose_method
+from bvsi.discovery.method import _LINE, _NODES, _TILE, Method, Paper, choose_method, thresholds
 from bvsi.errors import BvsiError, DataError
-from bvsi.infer import NUTS, SVGD, Lagged, Maximum, ResidualDensity
+from bvsi.infer import NUTS, SVGD, Lagged, Maximum, Profile, ResidualDensity
+from bvsi.infer.starts import Starts
 from bvsi.likelihood import Block, Stacked, Tiles, residual_likelihood
 from bvsi.noise import IID, Covariance, UnknownScale, add_noise
 from bvsi.noise.measurement import measure
 from bvsi.operators import Library, ZeroNeumann
 from bvsi.residual import BDF2, BackwardEuler, CrankNicolson, TemporalTests, assemble
+from bvsi.residual.background_widths import BackgroundWidths
 from bvsi.residual.widths import FEWEST_FRAMES, bandwidth
 from bvsi.select import Backward, BestSubset, FStatistic, ProfileBIC, ResidualBIC, Sweep
 from bvsi.spaces import H3, Q1, Q2, Galerkin, SplineTests
@@ -242,3 +244,17 @@ def test_a_discovery_keeps_blas_on_one_thread_and_gives_the_others_back():
         assert seen
         assert all(one == {1} for one in seen)
         assert threads() == {2}
+
+
+def test_thresholds_are_those_of_the_method_that_was_chosen(data):
+    """Elements have no widths, meshes and uneven grids their own, and a given estimator its starts."""
+    strict = Profile(starts=Starts(noisy=0.1))
+    for one, keys in (
+        (choice(data, estimator=strict), {"starts", "widths", "thinning"}),
+        (choice(data, tests=Galerkin(Q1)), {"starts"}),
+        (choice(uneven()), {"starts", "widths"}),
+    ):
+        told = thresholds(one)
+        assert set(told) == keys
+        assert told["starts"] == repr(strict.starts if one.method.estimator == strict else Starts())
+    assert told["widths"] == repr(BackgroundWidths())

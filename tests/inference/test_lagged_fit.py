@@ -87,14 +87,14 @@ def test_gaussian_posterior_is_the_papers(system, prior, mean, precision, iterat
 )
 @pytest.mark.parametrize("iterations", [1, 50])
 def test_normal_inverse_gamma_posterior_is_the_papers(system, prior, mean, precision, noise_prior, iterations):
-    """eq:NIG_posterior_parameters, letter by letter."""
+    """eq:NIG_posterior_parameters, letter by letter; of a flat prior each coefficient takes a degree of freedom."""
     likelihood = residual_likelihood(system, UnknownScale())
     fit = Lagged(tol=1e-12, max_iterations=iterations).fit(likelihood, prior=prior, noise_prior=noise_prior)
     W, y, X = dense(system, fit.history[-1].theta, 1.0)
     alpha_0, beta_0 = (0.0, 0.0) if noise_prior is None else (3.0, 1e-5)
     shape = np.linalg.inv(precision + X.T @ W @ X)
     mu = shape @ (precision @ mean + X.T @ W @ y)
-    alpha = alpha_0 + len(y) / 2
+    alpha = alpha_0 + (len(y) - (len(mu) if prior is None else 0)) / 2
     beta = beta_0 + 0.5 * (y @ W @ y + mean @ precision @ mean - mu @ np.linalg.inv(shape) @ mu)
     posterior = fit.posterior
     assert isinstance(posterior, NormalInverseGammaPosterior)

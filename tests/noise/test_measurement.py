@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose
 from bvsi.data import Data, Grid
 from bvsi.discovery import discover
 from bvsi.errors import NoiseError
-from bvsi.noise import IID, Covariance, Diagonal, PerField, UnknownScale
+from bvsi.noise import IID, Covariance, Diagonal, PerField, UnknownScale, estimate_noise
 from bvsi.noise.measurement import cycles_of, measure, measure_all, stated_variance
 from bvsi.operators import Library
 from bvsi.residual.widths import bandwidth, choose_tests
@@ -264,3 +264,32 @@ def test_a_stated_covariance_keeps_saturated_values(data):
     limit = float(np.quantile(data.fields["u"], 0.93))
     cut = data.with_fields({"u": np.minimum(data.fields["u"], limit)})
     assert measure(cut, Covariance(SIGMA**2 * np.eye(64))).data.measured is None
+
+
+def rounded(step: float) -> Data:
+    exact = noisy(burgers(64, 61), SIGMA)
+    return exact.with_fields({"u": step * np.round(exact.fields["u"] / step)})
+
+
+def test_every_draw_of_a_measurement_is_that_of_its_generator():
+    """Filters start from a copy of the generator, as ``estimate_noise`` does from its own; by default of seed 0."""
+    data = rounded(2 * SIGMA)
+    found = {seed: measure(data, None, rng=np.random.default_rng(seed)) for seed in range(3)}
+    for seed, one in found.items():
+        stated = measure(data, IID(SIGMA), rng=np.random.default_rng(seed))
+        assert stated.filtered == pytest.approx(estimate_noise(data, np.random.default_rng(seed)).sigma, rel=1e-12)
+        assert abs(one.sigma["u"] / found[0].sigma["u"] - 1) < 3 * one.error
+    assert len({one.sigma["u"] for one in found.values()}) == 3
+    assert measure(data, None).sigma == found[0].sigma
+    rng = np.random.default_rng(1)
+    assert measure(data, None, rng=rng).sigma == measure(data, None, rng=rng).sigma == found[1].sigma
+
+
+def test_the_generator_of_discover_reaches_the_measurement():
+    library = Library({"u": ["dx(u**2)", "laplacian(u)"]})
+    data = rounded(2 * SIGMA)
+    for seed in (1, 2):
+        (measured,) = measure_all([data], None, robust=None, rng=np.random.default_rng(seed))
+        found = discover(data, library, rng=np.random.default_rng(seed), check=False)
+        assert found.settings["noise"] == measured.summary
+    assert measured.summary != measure(data, None).summary

@@ -122,8 +122,11 @@ def test_a_submodel_is_its_refit_where_the_noise_is_small(known):
     assert_allclose(model.q, refitted.q, rtol=1e-4)
     assert_allclose(model.inverse, refitted.inverse, rtol=0.02)
     noise_model = np.diag(model.inverse @ around.S[np.ix_(kept, kept)] @ model.inverse)
-    assert_allclose(noise_model * model.q / model.n if not known else noise_model, fit.posterior.variance, rtol=0.02)
-    assert_allclose(model.variance, refitted.variance, rtol=0.2)  # scores of 10 blocks, at another residual
+    # the mean of σ² where it is unknown
+    level = 1.0 if known else model.q / (model.n - len(kept) - 2)
+    assert_allclose(noise_model * level, fit.posterior.variance, rtol=0.02)
+    wider = level * (1.0 if known else model.n / model.q)
+    assert_allclose(model.variance * wider, refitted.variance, rtol=0.2)  # scores of 10 blocks, at another residual
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["known", "unknown"])
@@ -134,7 +137,10 @@ def test_with_all_operators_it_is_the_closed_form_at_the_fit(criterion, known):
     model = fit.quadratic.minimum(likelihood.names)
     assert_allclose(model.theta, fit.theta, rtol=1e-6)
     n = likelihood.system.n
-    assert_allclose(criterion.change(model) + math.log(n), criterion.removal(likelihood, fit) + math.log(n), rtol=0.02)
+    change, removal = (one + math.log(n) for one in (criterion.change(model), criterion.removal(likelihood, fit)))
+    # z² of a fit has the variance of its posterior, with q/(n − d − 2) where σ² is unknown
+    wider = isinstance(criterion, Wald) and not known
+    assert_allclose(change, removal * (n / (n - len(fit.theta) - 2) if wider else 1.0), rtol=0.02)
 
 
 @pytest.mark.parametrize("start", [None, [0.09, -0.7, 0.02, 0.1, -0.05]], ids=["estimate", "elsewhere"])

@@ -28,6 +28,7 @@ from bvsi.discovery.method import (
     Selection,
     choose_method,
     selected_order,
+    thresholds,
     to_the_ends,
     wide,
     with_treatment,
@@ -131,7 +132,8 @@ def discover(
         Units of fields, coordinates and time, ``{"u": "mg/L", "x": "mm", "t": "h"}``: coefficients then have units, and
         operators that no units fit are refused. It needs pint; numbers are not changed by it.
     rng
-        For draws of the noise in selection and check, and for samplers, by default ``numpy.random.default_rng(0)``.
+        For draws of the noise in measurement, selection and check, and for samplers, by default
+        ``numpy.random.default_rng(0)``.
         Every step starts from a copy of it, so that its numbers do not depend on the other steps.
     """
     begin = time.perf_counter()
@@ -323,6 +325,7 @@ def _settings(
         "noise levels": repr(NOISE_LEVELS),
         "prior": "flat" if prior is None else str(prior_density(prior, model.likelihood)),
         "constraints": "; ".join(one.allowed.texts) if one.allowed else "",
+        **thresholds(chosen),
         **({"time order": one.order} if one.order else {}),
     }
 
@@ -556,10 +559,16 @@ def _posterior(
         unknown = _with_unknown_scale(selected)
         return estimator.fit(unknown, constraints=constraints, noise_prior=level, start=theta, progress=progress)
     if isinstance(estimator, Profile | Lagged):
-        return estimator.fit(selected, prior=prior, constraints=constraints, start=theta, progress=progress)
+        return estimator.fit(
+            selected, prior=prior, constraints=constraints, noise_prior=level, start=theta, progress=progress
+        )
+    if level is not None:
+        selected = _with_unknown_scale(selected)
     if isinstance(estimator, SVGD | NUTS):
-        return estimator.fit(selected, prior=prior, constraints=constraints, rng=rng, progress=progress)
-    return estimator.fit(selected, prior=prior, constraints=constraints, progress=progress)
+        return estimator.fit(
+            selected, prior=prior, constraints=constraints, noise_prior=level, rng=rng, progress=progress
+        )
+    return estimator.fit(selected, prior=prior, constraints=constraints, noise_prior=level, progress=progress)
 
 
 def _level_prior(measured: Sequence[Measurement], path: SelectionPath) -> InverseGammaPrior | None:

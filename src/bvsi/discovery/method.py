@@ -24,14 +24,15 @@ from bvsi.data.smoothness import jumps
 from bvsi.errors import BvsiError, DataError, RankError
 from bvsi.infer import NUTS, SVGD, Lagged, LeastSquares, Maximum, Profile
 from bvsi.infer.fit import misfit_excess
+from bvsi.infer.starts import Starts
 from bvsi.likelihood import Block, ResidualLikelihood, Stacked, Tiles, Weighting
 from bvsi.noise import Covariance, Noise, UnknownScale
-from bvsi.noise.correlation import shape_of, without_blur
+from bvsi.noise.correlation import correlated, shape_of, without_blur
 from bvsi.noise.measurement import Measurement, cycles_of
 from bvsi.operators import Biharmonic, Library, Vocabulary
 from bvsi.residual import BDF2, BackwardEuler, CrankNicolson, EachFrame, Stencil, TemporalTests
 from bvsi.residual.assembly import Discretisation, biharmonic_treatments, on_tests
-from bvsi.residual.background_widths import WAVE, background_tests, ball_reach, enough_tests, resolved
+from bvsi.residual.background_widths import BACKGROUND, WAVE, background_tests, ball_reach, enough_tests, resolved
 from bvsi.residual.layout import count_in_mask, known_fields
 from bvsi.residual.stencils import evenly_spaced
 from bvsi.residual.thinning import THINNING
@@ -204,6 +205,18 @@ class Choice:
     method: Method
     setup: Setup
     reason: str
+
+
+def thresholds(chosen: Choice) -> dict[str, str]:
+    """The records of thresholds that a method used, by what they decide, beside those of noise and check."""
+    method, setup = chosen.method, chosen.setup
+    found = {"starts": repr(getattr(method.estimator, "starts", Starts()))}
+    if isinstance(method.tests, SplineTests):
+        uniform = all(is_uniform(data.geometry) for data in setup.data)
+        found["widths"] = repr(WIDTHS if uniform else BACKGROUND)
+        if uniform and not any(map(correlated, setup.noise)):
+            found["thinning"] = repr(THINNING)
+    return found
 
 
 def choose_method(measured: Sequence[Measurement], library: Library, asked: Method | None = None) -> Choice:

@@ -97,8 +97,9 @@ def refine(
         As in ``discover``. ``SignalNoise(b=...)`` for counts has its variance at the prediction; noise that is alike at
         neighbours, stated (``Blurred``, ``Covariance``) or measured, is whitened.
     prior
-        ``Normal(mean, variance)`` of coefficients by name, as in ``discover``. Others have N(0, s²), where s is the
-        coefficient with which an operator alone would change the fields by their own size between two frames.
+        Laws of coefficients by name, as in ``discover``: ``Normal``, ``LogNormal``, ``HalfNormal``, ``Uniform``,
+        ``StudentT``. Others have N(0, s²), where s is the coefficient with which an operator alone would change the
+        fields by their own size between two frames.
     structures
         Operators of the equations to compare. By default what was selected, its rivals, and, beside those
         that are probable, all with one operator more or less.

@@ -564,11 +564,12 @@ class Discovery:
 
     @property
     def details(self) -> str:
-        """All in words: equation, verdict, doubts, coefficients with intervals, diagnostics, check, selection path."""
+        """All in words: equation, verdict, doubts, coefficients, diagnostics, method as it is given, check, path."""
         judged = [] if self.check is None else [f"verdict: {self.verdict}. {self.advice}"]
         judged += [f"doubt: {doubt}" for doubt in self.doubts]
         refined = [] if self.refined is None else [str(self.refined)]
-        texts = [self.equation, *judged, *refined, self.table, self.structures_text, self.diagnostics]
+        method = "" if self.method is None else f"method: {self.method!r}"
+        texts = [self.equation, *judged, *refined, self.table, self.structures_text, self.diagnostics, method]
         return "\n\n".join(text for text in (*texts, *self._check_text, str(self.path)) if text)
 
     @property

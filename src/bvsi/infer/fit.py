@@ -15,7 +15,15 @@ from bvsi.common.arrays import Array, Rng
 from bvsi.common.naming import position
 from bvsi.errors import BvsiError
 from bvsi.infer.constraints import LinearConstraints
-from bvsi.infer.posteriors import GaussianPosterior, NormalInverseGammaPosterior, Posterior, TruncatedPosterior
+from bvsi.infer.posteriors import (
+    GaussianPosterior,
+    Level,
+    NormalInverseGammaPosterior,
+    Posterior,
+    TruncatedPosterior,
+    student_of_level,
+)
+from bvsi.infer.posteriors.closed_form import covariance_root
 from bvsi.infer.priors import BoundPrior, InverseGammaPrior
 from bvsi.infer.quadratic import Quadratic, expanded, sandwich
 from bvsi.likelihood import NormalEquations, ResidualLikelihood
@@ -35,6 +43,7 @@ SEEN = 0.05
 OPEN = 7.0
 # Violation in standard deviations that is rounding.
 _VIOLATED = 1e-9
+_TINY = float(np.finfo(float).tiny)
 
 ClosedForm = GaussianPosterior | NormalInverseGammaPosterior
 
@@ -235,12 +244,18 @@ def make_fit(
     constraints: LinearConstraints | None,
     centre: Array | None = None,
 ) -> Fit:
-    """Fit with a Gaussian posterior, or a normal-inverse-gamma one where the noise scale is unknown.
+    """Fit with a Gaussian posterior, or a normal-inverse-gamma one where the noise scale is unknown. ::
+
+        α = α_0 + ½ (n − f),     β = β_0 + ½ (Q + (θ − μ_0)ᵀ Σ_0⁻¹ (θ − μ_0)),     f = d − rank Σ_0⁻¹
+
+    The f coefficients that have no prior take a degree of freedom each; a prior in units of σ² gives it back.
 
     Parameters
     ----------
     equations
         Equations at θ.
+    noise_prior
+        Of σ²; where the scale is known, of σ² in units of the noise as it was measured: priors of θ stay as they are.
     inverse
         A⁻¹, which is the covariance of θ, in units of σ² where that is unknown.
     quadratic
@@ -260,15 +275,47 @@ def make_fit(
         given = noise_prior or InverseGammaPrior()
         # β of eq:NIG_posterior_parameters with the square completed, which avoids its cancellation
         beta = given.beta + 0.5 * (equations.moved(centre - theta).q + prior.distance(centre))
-        alpha = given.alpha + 0.5 * equations.n
+        whole = given.alpha + 0.5 * equations.n
+        alpha, scale = whole - 0.5 * _without_prior(inverse, prior), beta / whole
         base = NormalInverseGammaPosterior(likelihood.names, centre, covariance, alpha, beta)
-        scale = base.noise_variance
+        mean = base.noise_variance if alpha > 1 else np.inf  # a point without error bars, as searches pass them
+        scores = None if scores is None else mean * scores
+    elif noise_prior is not None and np.any(inverse):
+        base = _refined(likelihood, theta, equations, prior, noise_prior, inverse, quadratic)
     posterior: Posterior = base
     if constraints:
         status, posterior = status.noted(active_text(base, constraints)), truncated(base, constraints, theta)
-    scores = None if scores is None else scale * scores
     fit = assessed(likelihood, posterior, theta, equations, scale, status=status, history=history, method=method)
     return replace(fit, inverse=inverse, score_covariance=scores, quadratic=quadratic)
+
+
+def _without_prior(inverse: Array, prior: BoundPrior) -> int:
+    """Directions that constraints leave free and that a prior says nothing of: rank Σ − rank Σ^½ Σ_0⁻¹ Σ^½."""
+    R = covariance_root(inverse).R
+    rows = R[np.diag(prior.precision) > 0]
+    unit = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), _TINY)
+    return int(R.shape[1] - np.linalg.matrix_rank(unit))
+
+
+def _refined(
+    likelihood: ResidualLikelihood,
+    theta: Array,
+    equations: NormalEquations,
+    prior: BoundPrior,
+    given: InverseGammaPrior,
+    inverse: Array,
+    quadratic: Quadratic | None,
+) -> NormalInverseGammaPosterior:
+    """The posterior where the noise has the measured size times σ, and priors do not depend on σ."""
+    R = covariance_root(inverse).R
+    held = R.T @ prior.precision @ R
+    S = np.eye(R.shape[1]) - held
+    if quadratic is not None:
+        assert quadratic.S is not None
+        S = R.T @ (quadratic.S - prior.precision) @ R
+    slopes = equations.g, prior.gradient(theta)
+    level = Level(given.alpha + 0.5 * equations.n, given.beta + 0.5 * equations.q)
+    return student_of_level(likelihood.names, theta, R, held, slopes, level, S)
 
 
 def assessed(

@@ -21,12 +21,12 @@ from bvsi.common.arrays import Array
 from bvsi.common.progress import Progress, silent
 from bvsi.errors import BvsiError, NotPositiveDefiniteError
 from bvsi.infer.constraints import AnyConstraints, LinearConstraints, project
-from bvsi.infer.fit import Fit, Reason, Status, assessed, check_iteration, truncated
+from bvsi.infer.fit import ClosedForm, Fit, Reason, Status, assessed, check_iteration, truncated
 from bvsi.infer.lagged import AnyPrior
 from bvsi.infer.objective import Objective, ProfileDensity, check_objective
-from bvsi.infer.posteriors import GaussianPosterior
+from bvsi.infer.posteriors import GaussianPosterior, Level, NormalInverseGammaPosterior, student_of_level
 from bvsi.infer.posteriors.closed_form import covariance_root
-from bvsi.infer.priors import InverseGammaPrior
+from bvsi.infer.priors import Flat, InverseGammaPrior, JointNormal, Normal
 from bvsi.infer.sampling import LogPosterior, started
 from bvsi.likelihood import ResidualLikelihood
 
@@ -74,13 +74,20 @@ class Maximum:
         start: Fit | None = None,
         progress: Progress = silent,
     ) -> Fit:
-        """Maximise; arguments as for :meth:`SVGD.fit`. Error bars are those of the Laplace approximation."""
+        """Maximise; arguments as for :meth:`SVGD.fit`. Error bars are those of the Laplace approximation.
+
+        With noise of unknown size that is the approximation given σ², and the posterior a Student-t.
+        """
         target, begin = started(likelihood, self.objective, prior, constraints, noise_prior, start, progress)
         # the mean, since priors may vanish on bounds, where the mode can lie
         frame = _Frame(target, begin.mean, covariance_root(begin.covariance).R, progress)
         theta, message, iterations = frame.maximise(self.tol, self.max_iterations)
         covariance, notes, peaked = frame.laplace(theta)
-        posterior = truncated(GaussianPosterior(likelihood.names, theta, covariance), frame.pinned(theta), theta)
+        base: ClosedForm = GaussianPosterior(likelihood.names, theta, covariance)
+        if not likelihood.scale_known and covariance.any():
+            given = noise_prior or InverseGammaPrior()
+            base = frame.student(theta, covariance, given.alpha + 0.5 * likelihood.n)
+        posterior = truncated(base, frame.pinned(theta), theta)
         equations = likelihood.normal_equations(theta)
         status = Status(not message, iterations, message or f"converged (iterations: {iterations}).")
         status = status.noted(notes)
@@ -164,6 +171,36 @@ class _Frame:
         # where there is no peak the spread of the start has to do, which is that of the columns of the basis
         spread = basis @ vectors / np.sqrt(np.where(flat, 1.0, eigenvalues))
         return np.asarray(spread @ spread.T), self._active_notes(on), not flat.any()
+
+    def student(self, theta: Array, covariance: Array, a: float) -> NormalInverseGammaPosterior:
+        """The Laplace approximation given σ², mixed over σ². ::
+
+            ℓ = −a log b,   b = β_0 + ½Q,     ∇²ℓ = −A + g gᵀ/a,     A = a ∇²Q/(2b),  g = ∇ℓ = −a ∇Q/(2b)
+
+        A is the curvature given the most probable level σ² = b/a, which is the unit of σ² here. Priors that are not
+        Gaussian keep the mode where it is: from their slope and curvature there nothing follows for other levels.
+
+        Parameters
+        ----------
+        covariance
+            (d, d) of the Laplace approximation without σ², −(∇²ℓ + ∇² log p)⁻¹.
+        a
+            α_0 + ½n.
+        """
+        g = self.target.log_likelihood(theta).gradient
+        along = covariance @ g
+        R = covariance_root(covariance - np.outer(along, along) / (a + g @ along)).R
+        gaussian = all(isinstance(factor.law, Normal | JointNormal | Flat) for factor in self.target.prior.factors)
+        slopes = (g, self.target.prior.gradient(theta)) if gaussian else (0 * g, 0 * g)
+        held = np.stack([self._prior_curvature(theta, v) for v in R.T], axis=1)
+        S = np.eye(R.shape[1]) - R.T @ held
+        return student_of_level(self.target.names, theta, R, R.T @ held, slopes, Level(a, a), S)
+
+    def _prior_curvature(self, theta: Array, v: Array) -> Array:
+        """−∇² log p v of the smooth part of the prior (d,), by differences that stay off bounds."""
+        size = min(_DIFFERENCE, 0.5 * self._room(theta, v))
+        ahead, behind = (self.target.prior.smooth_gradient(theta + s * size * v) for s in (1, -1))
+        return np.asarray((behind - ahead) / (2 * size))
 
     def pinned(self, theta: Array) -> LinearConstraints:
         """The constraints, with those that are active and corners at which θ lies as equalities."""

@@ -7,6 +7,7 @@ Filters measure it before any fit; the fit then refines the level.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -163,45 +164,45 @@ def measure(data: Data, noise: Noise | None, *, robust: bool | None = None, rng:
         limit of the instrument are taken as measured, too; they are missing otherwise. So are frames that are made of
         others, where no noise is stated.
     rng
-        For the values that are hidden to measure how well gaps are interpolated; each field starts from a copy.
+        For the noise that rounded values get while they are filtered, and the values that are hidden to measure how
+        well gaps are interpolated, by default ``numpy.random.default_rng(0)``. Every measurement starts from a copy.
     """
     if noise is not None:
         check_names(noise, data)
-    more = {} if robust is False or noise is not None else _copied(data)
+    rng = np.random.default_rng(0) if rng is None else rng
+    more = {} if robust is False or noise is not None else _copied(data, rng)
     data = _without(data, more) if more else data
     frames = {f: np.count_nonzero(mask[:, 0]) for f, mask in more.items()}
     told = [f"{f}: {n} frames are made of those beside them, and missing" for f, n in frames.items()]
-    level = _level(data)
+    level = _level(data, rng)
     cut = {} if robust is False or level is None else _saturated(data, noise, level)
     if cut:
         data = _without(data, cut)
-        level = _level(data)
+        level = _level(data, rng)
     told += [f"{f}: {np.count_nonzero(mask)} values at a limit are saturated, and missing" for f, mask in cut.items()]
     made = _measured(data, noise, level, robust, rng)
     return replace(made, summary="; ".join([*told, made.summary])) if told else made
 
 
-def _measured(
-    data: Data, noise: Noise | None, level: NoiseLevel | None, robust: bool | None, rng: Rng | None
-) -> Measurement:
+def _measured(data: Data, noise: Noise | None, level: NoiseLevel | None, robust: bool | None, rng: Rng) -> Measurement:
     """The same of data without values that were cut off; the level is that of filters."""
     bridged = Bridged(data)
     if data.measured is not None:
-        bridged = bridge(data, _known(data, noise, level), np.random.default_rng(0) if rng is None else rng)
+        bridged = bridge(data, _known(data, noise, level), rng)
     if noise is not None:
-        return _stated(bridged, noise, level, robust)
+        return _stated(bridged, noise, level, robust, rng)
     if level is None:
         rms = {f: _size(bridged.data, f) for f in data.fields}
         unknown = "level from the fit; the data are too few for filters"
         return Measurement(bridged.data, UnknownScale(), {}, rms, {}, 0.0, unknown, _masks(bridged.factor))
-    return _from_filters(bridged, level, robust)
+    return _from_filters(bridged, level, robust, rng)
 
 
-def _copied(data: Data) -> dict[str, Mask]:
+def _copied(data: Data, rng: Rng) -> dict[str, Mask]:
     """Values in frames that repeat others or were interpolated, by field, where what is left has noise that tells."""
     found = {f: copied(observed(data, f)) for f in data.fields}
     masks = {f: np.tile(one[:, None], data.n_nodes) for f, one in found.items() if one.any()}
-    left = _level(_without(data, masks)) if masks else None
+    left = _level(_without(data, masks), rng) if masks else None
     if left is None:
         return {}
     least = {f: max(NOISE_LEVELS.no_noise * _size(data, f), lattice_step(observed(data, f)) or 0.0) for f in masks}
@@ -244,7 +245,7 @@ class _Law:
     growth: Mapping[str, SignalNoise]
 
     @staticmethod
-    def of(data: Data, level: NoiseLevel, *, same: bool) -> _Law:
+    def of(data: Data, level: NoiseLevel, rng: Rng, *, same: bool) -> _Law:
         """From the values that were measured.
 
         Parameters
@@ -254,10 +255,10 @@ class _Law:
         same
             Whether it is of the same data, and its filters serve again.
         """
-        notes, widths = [], _widths(data)
+        notes, widths = [], _widths(data, rng)
         blur = Blur.of(data, widths)
         if blur is not None:
-            level = estimate_noise(data, blur=blur)
+            level = estimate_noise(data, copy.deepcopy(rng), blur=blur)
             steps = (f"{w:.2g} steps of {axis}" for axis, w in blur.widths.items() if w)
             notes.append(f"noise is blurred over {' and '.join(steps)}")
         variance: dict[str, Array] = {f: np.array(max(level.sigma[f], _floor(data, f)) ** 2) for f in data.fields}
@@ -273,7 +274,7 @@ class _Law:
         return _Law(level, variance, widths, error, tuple(notes), growth)
 
 
-def _from_filters(bridged: Bridged, level: NoiseLevel, robust: bool | None) -> Measurement:
+def _from_filters(bridged: Bridged, level: NoiseLevel, robust: bool | None, rng: Rng) -> Measurement:
     """What filters say, and outliers, which depend on it; where there are any, what filters say without them.
 
     Parameters
@@ -284,7 +285,7 @@ def _from_filters(bridged: Bridged, level: NoiseLevel, robust: bool | None) -> M
         Level by filters of white noise, from measured values alone.
     """
     data = bridged.data
-    law, replaced = _Law.of(data, level, same=not bridged.factor), Bridged(data)
+    law, replaced = _Law.of(data, level, rng, same=not bridged.factor), Bridged(data)
     for _ in range(_PASSES):
         known = _without(data, _masks(replaced.factor)) if replaced.factor else data
         more = _without_outliers(known, law.level, law.variance, robust)
@@ -292,7 +293,7 @@ def _from_filters(bridged: Bridged, level: NoiseLevel, robust: bool | None) -> M
             break
         replaced = _and_more(replaced, more)
         known = _without(data, _masks(_together(bridged.factor, replaced.factor)))
-        law = _Law.of(known, _level(known) or level, same=False)
+        law = _Law.of(known, _level(known, rng) or level, rng, same=False)
     factor = _together(bridged.factor, replaced.factor)
     variance = _times(law.variance, factor)
     notes = [*_notes(replaced), *law.notes, *(bridged.summary(name) for name in bridged.factor)]
@@ -325,19 +326,19 @@ def _times(variance: dict[str, Array], factor: dict[str, Array]) -> dict[str, Ar
     return {f: v * factor[f] if f in factor else v for f, v in variance.items()}
 
 
-def _widths(data: Data) -> dict[str, float]:
+def _widths(data: Data, rng: Rng) -> dict[str, float]:
     """Widths of blurred noise, by axis; none where the signal is as short as noise can be."""
-    widths = estimate_widths(data)
+    widths = estimate_widths(data, copy.deepcopy(rng))
     blur = Blur.of(data, widths)
     if blur is None:
         return {}
-    band = bandwidth(data, estimate_noise(data, blur=blur).sigma, blur.widths)
+    band = bandwidth(data, estimate_noise(data, copy.deepcopy(rng), blur=blur).sigma, blur.widths)
     return widths if max(band.values()) < NOISE_LEVELS.resolved else {}
 
 
-def _level(data: Data) -> NoiseLevel | None:
+def _level(data: Data, rng: Rng) -> NoiseLevel | None:
     try:
-        return estimate_noise(data)
+        return estimate_noise(data, copy.deepcopy(rng))
     except DataError:
         return None
 
@@ -426,7 +427,7 @@ def _without_outliers(
     return Bridged(data.with_fields(fields), factor) if factor else Bridged(data)
 
 
-def _stated(bridged: Bridged, noise: Noise, level: NoiseLevel | None, robust: bool | None) -> Measurement:
+def _stated(bridged: Bridged, noise: Noise, level: NoiseLevel | None, robust: bool | None, rng: Rng) -> Measurement:
     """The stated model, its variances where they are simple, else those of filters; gaps and outliers change either.
 
     Parameters
@@ -441,7 +442,7 @@ def _stated(bridged: Bridged, noise: Noise, level: NoiseLevel | None, robust: bo
     if relative is None and robust:
         raise NoiseError("robust: outliers can be found with IID, PerField, Diagonal, SignalNoise and Blurred only.")
     if (blur := Blur.of(data, widths_of(noise))) is not None and level is not None:
-        level = estimate_noise(data, blur=blur)
+        level = estimate_noise(data, copy.deepcopy(rng), blur=blur)
     measured = {} if level is None else {f: np.array(level.sigma[f] ** 2) for f in data.fields}
     variance = measured if relative is None or shape is not noise else relative
     replaced = Bridged(data) if relative is None else _without_outliers(data, level, variance, robust)

@@ -120,18 +120,18 @@ class Expansion:
     @staticmethod
     def of(model: ForwardModel, point: Point, sums: Sums, volume: Volume | None = None) -> Expansion:
         """Data and priors together."""
-        d, scale = len(point.theta), model.scale
+        d = len(point.theta)
         H, slope = sums.curvature, [g / point.level for g in sums.slope]
         held = [one.precisions(law) for one, law in zip(model.experiments, point.law, strict=True)]
-        phi = sums.deviance / point.level + float(np.sum(model.beyond(point.theta) ** 2))
+        phi = sums.deviance / point.level + model.exponent(point.theta)
         phi += sum(float(np.sum(p * z**2)) for p, z in zip(held, point.z, strict=True))
         C = tuple(_raised(own[d:, d:] / point.level, p) for own, p in zip(H, held, strict=True))
         gradient = np.zeros(d) if volume is None else volume.slope(point.theta)
         curvature = np.zeros((d, d)) if volume is None else volume.curvature - 2 * volume.freed
         return Expansion(
             phi,
-            sum(own[:d, :d] / point.level for own in H) + np.diag(scale**-2.0) + 0.5 * curvature,
-            sum(own[:d] for own in slope) - model.beyond(point.theta) / scale - 0.5 * gradient,
+            sum(own[:d, :d] / point.level for own in H) + np.diag(model.information(point.theta)) + 0.5 * curvature,
+            sum(own[:d] for own in slope) + model.pull(point.theta) - 0.5 * gradient,
             tuple(own[d:, :d] / point.level for own in H),
             C,
             tuple(own[d:] - p * z for own, p, z in zip(slope, held, point.z, strict=True)),
@@ -202,7 +202,7 @@ class Joint:
 
     def used(self, model: ForwardModel, point: Point) -> float:
         """Parameters that the data determine: all, less what the priors say about them."""
-        told = float(np.sum(np.diag(self.inverse) / model.scale**2))
+        told = float(np.diag(self.inverse) @ model.information(point.theta))
         for one, law, covariance in zip(model.experiments, point.law, self.of_z, strict=True):
             told += float(one.precisions(law) @ np.diag(covariance))
         return len(point.theta) + sum(map(len, point.z)) - told

@@ -8,7 +8,8 @@ With Φ the deviance plus both exponents, S its curvature by θ and C that by z 
     log p(û | model) = log p(û | θ̂) − Σ_i (½ (θ̂_i − m_i)²/s_i² + log s_i) − ½ log|S|
     log p(û | θ) = −½ (Φ − Σ_i (θ_i − m_i)²/s_i²) + ½ Σ log p_i − ½ log|C|
 
-up to what all models share.
+up to what all models share. A stated law of θ_i that is not Gaussian has its own log-density in place of −½ (θ_i −
+m_i)²/s_i² − log s_i − ½ log 2π.
 
 θ̂ is where log p(û | θ) − Σ_i ½ (θ_i − m_i)²/s_i² is largest, and S is taken there with half the curvature of log|C|:
 the initial state is marginalised, not profiled. Every experiment has its own, and the law of its modes is the most
@@ -375,9 +376,9 @@ def _alone_fitted(model: ForwardModel, point: Point) -> Point:
     damping, better, worse, least, last = _DAMPING
     sums = sums_alone(model, point)
     while sums is not None and damping <= last:
-        S = sum(sums.curvature) / point.level + np.diag(model.scale**-2.0)
+        S = sum(sums.curvature) / point.level + np.diag(model.information(point.theta))
         damped = S + damping * np.diag(np.diag(S))
-        slope = sum(sums.slope) / point.level - model.beyond(point.theta) / model.scale
+        slope = sum(sums.slope) / point.level + model.pull(point.theta)
         step = replace(point, theta=solve_program(damped, damped @ point.theta + slope, model.bounds))
         tried = sums_alone(model, step)
         if tried is None or tried.deviance >= sums.deviance:
@@ -527,7 +528,7 @@ def _result(model: ForwardModel, found: _Solved, rng: Rng) -> ForwardFit:
         0.5 * float(np.log(one.precisions(law)[one.mu > 0]).sum())
         for one, law in zip(model.experiments, point.law, strict=True)
     )
-    exponent = float(np.sum(model.beyond(point.theta) ** 2))
+    exponent = model.exponent(point.theta)
     likelihood = held - 0.5 * (at.phi + at.log_volume - exponent)
     if not model.level_known:
         likelihood -= 0.5 * model.count * math.log(point.level)

@@ -1,12 +1,14 @@
 """Some operators, ready to be solved forward on every experiment, and what a fit of them is.
 
-u_t = Σ_i θ_i F_i(u),     θ_i ~ N(m_i, s_i²) within bounds
+u_t = Σ_i θ_i F_i(u),     θ_i ~ N(m_i, s_i²) within bounds, or a stated law of one coefficient, p_i
+
+Laws enter by −2 log p_i, its slope, and its curvature where that is positive. Where they end there is a bound.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -28,7 +30,18 @@ from bvsi.infer.constraints.linear import stacked
 from bvsi.infer.constraints.program import solve_program
 from bvsi.infer.fit import Status
 from bvsi.infer.posteriors import ChainPosterior, GaussianPosterior, TruncatedPosterior
-from bvsi.infer.priors import ColumnScale, Flat, GaussianPrior, Normal, Prior, PriorDensity
+from bvsi.infer.priors import (
+    ColumnScale,
+    Distribution,
+    Flat,
+    GaussianPrior,
+    Horseshoe,
+    JointNormal,
+    Normal,
+    Prior,
+    PriorDensity,
+)
+from bvsi.infer.priors.distributions import LOG_2PI
 from bvsi.operators import Library, Vocabulary
 from bvsi.refine.instrument import RefineError
 from bvsi.refine.linear import propagates
@@ -44,6 +57,8 @@ MANY_MODES = 400
 _SMOOTH = 5
 _SLOWEST = 0.9  # ratio of differences between degrees of splines above which they do not converge
 _KEPT = 3  # solutions by experiment: at a point, at the one before, and at a point with halved steps
+# Part of a standard deviation, or of the way to the end of a law, over which its slope is differenced.
+_SHORT = 1e-4
 _ZERO = 1e-12  # standard deviation of coefficients that are left out of a start
 
 
@@ -59,7 +74,9 @@ class ForwardModel:
     centre
         m (d,), means of the prior; zero where none is stated.
     bounds
-        What keeps the equation well posed, and what was asked for.
+        What keeps the equation well posed, what was asked for, and the ends of stated laws.
+    laws
+        Stated laws that are not Gaussian, by position.
     watch
         Called before every solve, so that whoever waits can end the fit by an exception.
     """
@@ -70,6 +87,7 @@ class ForwardModel:
     scale: Array
     centre: Array
     bounds: LinearConstraints
+    laws: Mapping[int, Distribution] = field(default_factory=dict)
     watch: Callable[[], None] = lambda: None
     # What was solved last, by coefficients, modes, experiment and steps: fits ask for the same again.
     _solved: dict[Any, tuple[Array, Array]] = field(init=False, default_factory=dict, repr=False)
@@ -107,7 +125,15 @@ class ForwardModel:
         if bounds:
             both = stacked([every.rows, bounds.rows])
             every = LinearConstraints(library.names, both.A, both.lower, both.upper, both.texts)
-        return ForwardModel(library, tuple(experiments), made, *_stated(prior, library.names, scale), every)
+        density = stated_laws(prior, library.names)
+        gaussian = density.gaussian
+        precision = np.diag(gaussian.precision)
+        told = precision > 0
+        scale = np.where(told, np.where(told, precision, 1.0) ** -0.5, scale)
+        centre = np.where(told, gaussian.mean, 0.0)
+        if np.isfinite(density.lower).any() or np.isfinite(density.upper).any():
+            every = every.with_bounds(density.lower, density.upper, [f"support of {name!r}" for name in library.names])
+        return ForwardModel(library, tuple(experiments), made, scale, centre, every, _laws(density))
 
     def with_operators(self, library: Library) -> ForwardModel:
         """The same with other values inside the operators."""
@@ -123,9 +149,30 @@ class ForwardModel:
         """Values that are fitted."""
         return sum(one.count for one in self.experiments)
 
-    def beyond(self, theta: Array) -> Array:
-        """(θ − m)/s, (d,)."""
-        return np.asarray((theta - self.centre) / self.scale)
+    def exponent(self, theta: Array) -> float:
+        """−2 Σ_i (log p_i(θ_i) + log s_i + ½ log 2π), which is Σ_i (θ_i − m_i)²/s_i² for Gaussians."""
+        value = float(np.sum(np.delete(((theta - self.centre) / self.scale) ** 2, [*self.laws])))
+        for i, law in self.laws.items():
+            value -= 2 * float(law.logpdf(theta[i])) + 2 * math.log(self.scale[i]) + LOG_2PI
+        return value
+
+    def pull(self, theta: Array) -> Array:
+        """∇ log p(θ), (d,): (m − θ)/s² for Gaussians."""
+        slope = (self.centre - theta) / self.scale**2
+        for i, law in self.laws.items():
+            slope[i] = law.gradient(theta[i])
+        return np.asarray(slope)
+
+    def information(self, theta: Array) -> Array:
+        """−∂² log p_i(θ_i), (d,): 1/s² for Gaussians; zero where a density is not log-concave."""
+        found = self.scale**-2.0
+        for i, law in self.laws.items():
+            reach = _SHORT * self.scale[i]
+            ends = np.clip([theta[i] - reach, theta[i] + reach], law.lower, law.upper)
+            if theta[i] > law.lower:  # no further than a small part of the way to where it is zero
+                ends[0] = max(ends[0], theta[i] - _SHORT * (theta[i] - law.lower))
+            found[i] = max(0.0, -float(np.diff(law.gradient(ends))[0] / (ends[1] - ends[0])))
+        return np.asarray(found)
 
     @property
     def linear(self) -> bool:
@@ -270,22 +317,19 @@ def _scales(experiments: Sequence[Measurements], simulators: Sequence[Simulator]
     return np.asarray(np.sqrt(size / np.where(rate > 0, rate, size)))
 
 
-def _stated(prior: Prior | GaussianPrior | None, names: tuple[str, ...], usual: Array) -> tuple[Array, Array]:
-    """s and m (d,) of a prior by name; those of operators that it does not name, or that are flat, are usual."""
-    if prior is None:
-        return usual, np.zeros(len(names))
-    bound = stated_laws(prior, names)
-    precision = np.diag(bound.gaussian.precision)
-    told = precision > 0
-    return np.where(told, np.where(told, precision, 1.0) ** -0.5, usual), np.where(told, bound.gaussian.mean, 0.0)
-
-
-def stated_laws(prior: Prior | GaussianPrior, names: tuple[str, ...]) -> PriorDensity:
-    """The prior of some operators; refused where it is another than that of single coefficients, normal or flat."""
-    whole = prior.prior if isinstance(prior, GaussianPrior) else prior
+def stated_laws(prior: Prior | GaussianPrior | None, names: tuple[str, ...]) -> PriorDensity:
+    """The density of a prior by name; flat for operators that it does not name, which have the usual one."""
+    whole = prior.prior if isinstance(prior, GaussianPrior) else prior or Prior({}, Flat())
     bound = (replace(whole, default=Flat()) if isinstance(whole.default, ColumnScale) else whole).bind(names)
-    if not all(isinstance(factor.law, Normal | Flat) for factor in bound.factors):
-        raise RefineError("prior: forward solves take Normal(mean, variance) of single operators; state others so.")
+    for factor in bound.factors:
+        if isinstance(factor.law, JointNormal):
+            listed = ", ".join(repr(names[i]) for i in factor.positions)
+            raise RefineError(f"prior: forward solves take no JointNormal; state a Normal for each of {listed}.")
+        if factor.law.kink is not None or isinstance(factor.law, Horseshoe):
+            raise RefineError(
+                f"prior of {names[factor.positions[0]]!r}: forward solves need a density without corner or spike, and "
+                f"{factor.law} has one; state Normal, StudentT, LogNormal, HalfNormal or Uniform."
+            )
     return bound
 
 
@@ -299,6 +343,16 @@ def check_equation(data: Data, library: Library, on: Grid | Mesh | None) -> None
 
 def _refused(error: BvsiError) -> RefineError:
     return RefineError(f"refine: {str(error).removeprefix('simulate: ')}")
+
+
+def _laws(density: PriorDensity) -> dict[int, Distribution]:
+    """Those that are neither Gaussian nor flat, by position."""
+    return {
+        int(i): factor.law
+        for factor in density.factors
+        if not isinstance(factor.law, JointNormal | Normal | Flat)
+        for i in factor.positions
+    }
 
 
 @dataclass(frozen=True, eq=False)
@@ -324,7 +378,7 @@ class ForwardFit:
     scale
         s (d,) of the prior of θ.
     exponent
-        Σ_i (θ̂_i − m_i)²/s_i² of the prior.
+        Σ_i (θ̂_i − m_i)²/s_i² of the prior, and −2 (log p_i + log s_i + ½ log 2π) of laws that are not Gaussian.
     initial
         Initial states (s,), one per experiment.
     predictions, spreads

@@ -2,10 +2,12 @@
 
 from bvsi.infer.posteriors.closed_form import (
     GaussianPosterior,
+    Level,
     NormalInverseGammaPosterior,
     Posterior,
     check_level,
     moved,
+    student_of_level,
     widened,
 )
 from bvsi.infer.posteriors.draws import ChainPosterior, ParticlePosterior

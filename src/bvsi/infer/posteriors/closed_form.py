@@ -1,5 +1,7 @@
 """Posteriors in closed form: Gaussian, and normal-inverse-gamma where the noise level is unknown.
 
+:func:`student_of_level` is the latter for priors that are not in units of the noise.
+
 :func:`covariance_root` gives square roots of covariances, also of singular ones, whatever the units.
 
 What every posterior of the coefficients offers.
@@ -196,6 +198,119 @@ class NormalInverseGammaPosterior(HandOver):
     @property
     def _scale(self) -> Array:
         return self.beta / self.alpha * self.shape
+
+
+# Powers of e below the peak of a weight at which it is left out, points of each grid, and grids, each on what the one
+# before left: the last has more than 20 points within a standard deviation, so that sums are integrals to rounding.
+_NEGLIGIBLE, _POINTS, _GRIDS = 40.0, 401, 5
+# Part of the prior in the information on a combination of the coefficients below which its slope is rounding: a prior
+# from which the estimate is 100 standard deviations away moves it by 1% of one.
+_HELD = 1e-8
+# Range of log(σ²) around its most probable value without a prior of θ that is looked at first.
+_LOWEST, _HIGHEST = -10.0, 40.0
+
+
+@dataclass(frozen=True, eq=False)
+class Level:
+    """What is known of σ² = v beside the coefficients: p(v | θ) ∝ v^−(a+1) exp(−(b + ½ΔQ(θ))/v).
+
+    Attributes
+    ----------
+    a
+        α_0 + ½n.
+    b
+        β_0 + ½Q at the point around which ΔQ is expanded.
+    """
+
+    a: float
+    b: float
+
+
+def student_of_level(
+    names: tuple[str, ...], theta: Array, root: Array, held: Array, slopes: tuple[Array, Array], level: Level, S: Array
+) -> NormalInverseGammaPosterior:
+    """The Student-t with mean, covariance and degrees of freedom of a mixture of Gaussians over the noise level. ::
+
+        p(θ) = ∫ N(θ; μ(v), Σ(v)) p(v) dv,     B(v) = A/v + P,     Σ(v) = B⁻¹ (S/v + P) B⁻¹,
+        μ(v) = θ_0 + B⁻¹ (g/v + p),     p(v) ∝ v^−(a+1) |B|^−½ exp(−b/v + ½ (g/v + p)ᵀ B⁻¹ (g/v + p))
+
+    around θ_0 and the peak of p(v) next to b/a. The misfit Q/v has the slope −2g/v and the curvature 2A/v there, and
+    the logarithm of the prior of θ the slope p and the curvature −P. For a flat prior that is exactly
+    normal-inverse-gamma, with 2α = 2a − d. Degrees of freedom are those of Var(log v) = ψ′(α). Where a prior holds a
+    coefficient, and the level does not matter, the half width of 95% is too small by 7% at 3 degrees of freedom, by 2%
+    at the most from 4 on.
+
+    Parameters
+    ----------
+    theta
+        θ_0 (d,).
+    root
+        R (d, k) with R Rᵀ = (A + P)⁻¹.
+    held
+        RᵀPR (k, k), the part of the prior in the information at v = 1.
+    slopes
+        g and p (d,).
+    S
+        RᵀSR (k, k), covariance of g.
+    """
+    share, U = np.linalg.eigh(0.5 * (held + held.T))
+    share, V, S = np.clip(share, 0.0, 1.0), root @ U, U.T @ S @ U
+    g, p = (V.T @ slope for slope in slopes)
+    p = np.where(share > _HELD, p, 0.0)
+
+    def at(log_v: Array) -> tuple[Array, Array, Array]:
+        """1/v (m,), diagonal of (VᵀBV)⁻¹ and V⁻¹(μ − θ_0), each (m, k)."""
+        inverse = np.exp(-log_v)[:, None]
+        spread = 1 / ((1 - share) * inverse + share)
+        return inverse[:, 0], spread, spread * (g * inverse + p)
+
+    def weight(log_v: Array) -> Array:
+        inverse, spread, move = at(log_v)
+        value = -level.a * log_v - level.b * inverse + 0.5 * np.sum(np.log(spread) + move**2 / spread, axis=1)
+        return np.asarray(value - value.max())
+
+    log_v = math.log(level.b / level.a) + np.linspace(_LOWEST, _HIGHEST, _POINTS)
+    begin = int(np.argmin(np.abs(log_v - math.log(level.b / level.a))))
+    for _ in range(_GRIDS):
+        low, high, begin = _peak(weight(log_v), begin)
+        begin = round((begin - low) / (high - low) * (_POINTS - 1))
+        log_v = np.linspace(log_v[low], log_v[high], _POINTS)
+    w = np.exp(weight(log_v))
+    w /= w.sum()
+    inverse, spread, move = at(log_v)
+    mean = w @ move
+    alpha = _inverse_trigamma(float(w @ (log_v - w @ log_v) ** 2))
+    if alpha <= 1:
+        raise BvsiError(f"the mean of σ² needs alpha > 1, and it is {alpha:.3g}; more data or a prior are needed.")
+    within = (spread * (w * inverse)[:, None]).T @ spread * S + np.diag(w @ spread**2 * share)
+    covariance = V @ (within + ((move - mean) * w[:, None]).T @ (move - mean)) @ V.T
+    variance = float(w @ (1 / inverse))
+    shape = 0.5 * (covariance + covariance.T) / variance
+    return NormalInverseGammaPosterior(names, theta + V @ mean, shape, alpha, (alpha - 1) * variance)
+
+
+def _peak(log_w: Array, begin: int) -> tuple[int, int, int]:
+    """First and last point of the peak to which the way up leads from a point, and its top.
+
+    A prior that is far from the estimate has another peak, where all of the data are noise.
+    """
+    top = begin
+    while 0 < top < len(log_w) - 1 and max(log_w[top - 1], log_w[top + 1]) > log_w[top]:
+        top += 1 if log_w[top + 1] > log_w[top - 1] else -1
+    low = high = top
+    while low > 0 and log_w[low] > log_w[top] - _NEGLIGIBLE and log_w[low - 1] <= log_w[low]:
+        low -= 1
+    while high < len(log_w) - 1 and log_w[high] > log_w[top] - _NEGLIGIBLE and log_w[high + 1] <= log_w[high]:
+        high += 1
+    return low, high, top
+
+
+def _inverse_trigamma(variance: float) -> float:
+    """α with ψ′(α) = variance, which is Var(log v) of v ~ Inv-Gamma(α, β)."""
+    log_alpha = -math.log(variance)
+    for _ in range(60):  # the slope of log ψ′ by log α lies between −1 and −2, so that each round leaves 0.4
+        log_alpha += 0.6 * (math.log(scipy.special.polygamma(1, math.exp(log_alpha))) - math.log(variance))
+    return math.exp(log_alpha)
 
 
 def _unit_draws(covariance: Array, size: int, rng: Rng) -> Array:

@@ -135,11 +135,13 @@ class TruncatedPosterior(HandOver):
     def _law(self) -> GaussianPosterior | NormalInverseGammaPosterior | ParticlePosterior:
         if self._share == 1:
             return self.base
+        # Mean, covariance and intervals take no argument: one seed makes them functions of the law alone, the same at
+        # every call. Whoever wants other draws has ``sample(size, rng)``.
         return ParticlePosterior(self.names, self.sample(MOMENT_DRAWS, np.random.default_rng(0)))
 
     @cached_property
     def _share(self) -> float:
-        """P(inside): 1 where the inequalities are out of reach, else the share of draws."""
+        """P(inside): 1 where the inequalities are out of reach, else the share of draws, of one seed as moments are."""
         if self._outside_bound < NEGLIGIBLE:
             return 1.0
         return float(self._inside.contains(self._unbounded(TRIALS, np.random.default_rng(0))).mean())
