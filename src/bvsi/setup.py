@@ -139,8 +139,8 @@ class Setup:
         """Whether Jacobians of some of these operators at the data make others of the noise.
 
         Those that take derivatives of the data do, and those with an F'' that depends on the data: tr(F'' P Σ_u) of u³
-        is like u then, and of u² u_x like u_x, where that of u² and u u_x is one number, or none. Only the first count on
-        a cluster, with data that are costly, or that are moved to other nodes.
+        is like u then, and of u² u_x like u_x, where that of u² and u u_x is one number, or none. On a cluster, with
+        costly data, and with data that are moved to other nodes, only the first count.
         """
         if not isinstance(self.tests, SplineTests):
             return False

@@ -130,7 +130,7 @@ IMPOSSIBLE = [
     (('"u**2"]}', '"u*k"]}\nunknown = {k = "x"}'), "the function k cannot be fitted"),
     (
         ("[refine]\n", '[posterior.priors]\n"u" = {distribution = "laplace", location = 0, scale = 1}\n[refine]\n'),
-        "prior: forward solves take Normal",
+        "forward solves need a density without corner",
     ),
     (("[refine]\n", '[refine]\non = "data.nc"\n'), "data.nc"),
 ]
