@@ -497,6 +497,8 @@ def _with_usual(one: _Selected, method: Method, rng: Rng, progress: Progress) ->
     try:
         if (more := with_plain_operators(one.setup, library.names)) is None:
             return ()
+        if isinstance(method.selection, BestSubset):  # the model itself is wanted, not its rivals
+            method = replace(method, selection=replace(method.selection, compared=False, rounds=2, fitted=1, tried=2))
         select, keep = _selector(more.library, method, None, rng)
         best = select(more.likelihood(), keep=keep, progress=progress).best
     except BvsiError:  # such operators may be more than test functions carry
@@ -507,9 +509,9 @@ def _with_usual(one: _Selected, method: Method, rng: Rng, progress: Progress) ->
             "time derivative is another one (time_order=2), a source or a coefficient varies, or a number inside an "
             "operator is unknown",
         )
-    texts, have = more.library.texts, {(o.equation, o.syntax.text) for o in library.operators}
+    have = {(o.equation, o.syntax.text) for o in library.operators}
     chosen = [o for o in more.library.operators if o.name in best.names]
-    new = [texts[o.name] for o in chosen if (o.equation, o.syntax.text) not in have]
+    new = [str(o.source) for o in chosen if (o.equation, o.syntax.text) not in have]
     told = f"noise explains the data with {' + '.join(best.names)} (χ²/n = {best.chi2:.3g})"
     return (f"{told}, of which the library lacks {' and '.join(new)}",) if new else ()
 
