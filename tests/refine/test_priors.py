@@ -121,3 +121,22 @@ def test_chains_have_the_law_itself(law):
 def test_other_laws_are_refused_with_a_remedy(prior, text):
     with pytest.raises(RefineError, match=text):
         refine(source(1.0), Library({"u": ["laplacian(u)", "u"]}, boundary=NoFlux()), noise=IID(SIGMA), prior=prior)
+
+
+@pytest.mark.parametrize("law", [Normal(0.1, 0.1**2), Normal(-0.2, 0.1**2), StudentT(5, 0.0, 0.1)], ids=repr)
+def test_a_stated_prior_counts_where_the_model_without_an_operator_was_not_fitted(law):
+    """Savage and Dickey with the density of that prior at zero, against a fit without the operator."""
+    library, prior = Library({"u": ["1", "u"]}, boundary=NoFlux()), Prior({"u": law})
+    whole, alone = (
+        refine(source(0.5), library, noise=IID(SIGMA), prior=prior, structures=[names]).best
+        for names in (library.names, ("1",))
+    )
+    assert whole.evidence_without("u") == pytest.approx(alone.log_evidence, abs=0.1)
+
+
+def test_of_a_prior_that_ends_at_zero_nothing_follows_for_the_model_without_the_operator():
+    library, prior = Library({"u": ["1", "u"]}, boundary=NoFlux()), Prior({"u": LogNormal(-3.0, 1.0)})
+    short = refine(source(0.5), library, noise=IID(SIGMA), prior=prior, budget=0.0)
+    assert ("1",) in short.left_out
+    assert np.isinf(short.best.evidence_without("u"))
+    assert short.inclusion()["u"] == 1

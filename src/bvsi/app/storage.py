@@ -343,7 +343,8 @@ def _fit_of(record: dict[str, Any]) -> ForwardFit:
         posterior = TruncatedPosterior(base, bounds, np.array(limits.get("mode", theta), dtype=float))
     arrays = {name: tuple(np.array(own, dtype=float) for own in record.get(name, ())) for name in _BY_EXPERIMENT}
     scale = np.array(record["scale"], dtype=float)
-    read = {"theta": theta, "scale": scale, "status": status_of(record["status"])}
+    zero = np.array(record.get("at_zero", 0 * theta), dtype=float)
+    read = {"theta": theta, "scale": scale, "at_zero": zero, "status": status_of(record["status"])}
     usual = {"exponent": float(np.sum((theta / scale) ** 2))}  # of files from before priors could be stated
     return ForwardFit(**{**usual, **record, **arrays, **read, "posterior": posterior})
 

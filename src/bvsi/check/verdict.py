@@ -123,7 +123,7 @@ _CAUSES: Mapping[TestKind, str] = {
 _LEVEL = "PerField() for another level, Diagonal() where it varies"
 
 # Frames below which temporal test functions have no room, so that the weak form differences the data in time.
-FEW_FRAMES = 12
+ENOUGH_FRAMES = 12
 _FORWARD = "With {frames} frames, compare by forward solves: found.refine(data, library), or [refine] in a study."
 _BY_FORWARD_SOLVES = (Verdict.TIME, Verdict.OPERATOR, Verdict.ILL_POSED, Verdict.UNDECIDED, Verdict.NOTHING)
 _NO_NOISE = (
@@ -135,7 +135,7 @@ _NO_NOISE = (
 def advice_for(verdict: Verdict, evidence: Evidence) -> str:
     """What to do; with few frames forward solves, where it is about operators or the resolution in time."""
     advice, frames = _advice(verdict, evidence), evidence.frames
-    if frames is None or frames >= FEW_FRAMES or verdict not in _BY_FORWARD_SOLVES or "found.refine(" in advice:
+    if frames is None or frames >= ENOUGH_FRAMES or verdict not in _BY_FORWARD_SOLVES or "found.refine(" in advice:
         return advice
     return f"{advice} {_FORWARD.format(frames=frames)}"
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from bvsi.check.verdict import FEW_FRAMES
+from bvsi.check.verdict import ENOUGH_FRAMES
 from bvsi.common.arrays import Array
 from bvsi.common.naming import without_equation
 from bvsi.discovery.result import INFLUENCE, equation_text, with_uncertainty
@@ -160,7 +160,7 @@ class Refined:
     @property
     def few_frames(self) -> bool:
         """Whether the frames are too few for temporal test functions, so that the weak form differences them."""
-        return any(len(values) < FEW_FRAMES for values in self.best.predictions)
+        return any(len(values) < ENOUGH_FRAMES for values in self.best.predictions)
 
     @property
     def few_sensors(self) -> bool:
@@ -352,6 +352,6 @@ def evidence_of(structures: Iterable[Sequence[str]], fits: Sequence[ForwardFit])
     for names in map(tuple, structures):
         larger = [(fit, set(fit.names) - set(names)) for fit in fits if set(names) < set(fit.names)]
         logs = [fit.evidence_without(*more) for fit, more in larger if len(more) == 1]
-        if logs:
+        if logs and math.isfinite(max(logs)):
             found[names] = max(logs)
     return found

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from scipy.spatial import cKDTree
 from scipy.special import chdtrc
 
-from bvsi.check.verdict import FEW_FRAMES
+from bvsi.check.verdict import ENOUGH_FRAMES
 from bvsi.common.arrays import Array, Rng
 from bvsi.common.naming import without_equation
 from bvsi.common.progress import OutOfTimeError, Progress, silent
@@ -510,7 +510,7 @@ def _cause(fit: ForwardFit, data: Measurements) -> str:
         return "The weak form takes the values for those of the fields, not for averages: trust the forward solves."
     if data.sparse:
         return f"{data.data.n_nodes} sensors are too few for the weak form: trust the forward solves."
-    if data.data.n_times < FEW_FRAMES:
+    if data.data.n_times < ENOUGH_FRAMES:
         return (
             f"{data.data.n_times} frames are too few for the weak form, which differences them in time: trust the "
             "forward solves."

@@ -544,6 +544,7 @@ def _result(model: ForwardModel, found: _Solved, rng: Rng) -> ForwardFit:
         evidence,
         model.scale,
         exponent,
+        model.exponents(0 * point.theta),
         tuple(own[0] for own in states),
         tuple(values),
         tuple(spreads),

@@ -151,10 +151,15 @@ class ForwardModel:
 
     def exponent(self, theta: Array) -> float:
         """−2 Σ_i (log p_i(θ_i) + log s_i + ½ log 2π), which is Σ_i (θ_i − m_i)²/s_i² for Gaussians."""
-        value = float(np.sum(np.delete(((theta - self.centre) / self.scale) ** 2, [*self.laws])))
+        return float(np.sum(self.exponents(theta)))
+
+    def exponents(self, theta: Array) -> Array:
+        """The terms of that sum, (d,); infinite where a density is zero."""
+        values = ((theta - self.centre) / self.scale) ** 2
         for i, law in self.laws.items():
-            value -= 2 * float(law.logpdf(theta[i])) + 2 * math.log(self.scale[i]) + LOG_2PI
-        return value
+            with np.errstate(divide="ignore"):
+                values[i] = -2 * float(law.logpdf(theta[i])) - 2 * math.log(self.scale[i]) - LOG_2PI
+        return np.asarray(values)
 
     def pull(self, theta: Array) -> Array:
         """∇ log p(θ), (d,): (m − θ)/s² for Gaussians."""
@@ -379,6 +384,8 @@ class ForwardFit:
         s (d,) of the prior of θ.
     exponent
         Σ_i (θ̂_i − m_i)²/s_i² of the prior, and −2 (log p_i + log s_i + ½ log 2π) of laws that are not Gaussian.
+    at_zero
+        The terms of that sum (d,) for coefficients of zero.
     initial
         Initial states (s,), one per experiment.
     predictions, spreads
@@ -409,6 +416,7 @@ class ForwardFit:
     log_evidence: float
     scale: Array
     exponent: float
+    at_zero: Array
     initial: tuple[Array, ...]
     predictions: tuple[Array, ...]
     spreads: tuple[Array, ...]
@@ -444,11 +452,14 @@ class ForwardFit:
     def evidence_without(self, name: str) -> float:
         """log p(û | model without an operator), by the density of its coefficient at zero (Savage and Dickey). ::
 
-        log p(û | model) + log N(0; θ̂_i, σ_i²) − log N(0; 0, s_i²)
+            log p(û | model) + log N(0; θ̂_i, σ_i²) − log p_i(0)
+
+        Infinite where the prior has no density there, of which nothing follows.
         """
         i = self.names.index(name)
-        mean, variance = float(self.posterior.mean[i]), float(self.posterior.variance[i])
-        return float(self.log_evidence - 0.5 * mean**2 / variance + math.log(self.scale[i] / math.sqrt(variance)))
+        variance, exponent = self.posterior.variance[i], self.posterior.mean[i] ** 2 / self.posterior.variance[i]
+        own = math.log(self.scale[i] / math.sqrt(variance)) + 0.5 * self.at_zero[i]
+        return float(self.log_evidence - 0.5 * exponent + own)
 
     def evidence_with(self, factor: float) -> float:
         """log p(û | model) if the prior of θ were wider by a factor, at the same estimate."""
