@@ -50,7 +50,7 @@ _ROUNDS = 4  # in which the spread of the signal inside a bin is taken off; the 
 
 @dataclass(frozen=True)
 class SignalNoise:
-    """Noise whose variance grows with the signal: Var(ε) = a² + b |u| + c² u².
+    """Noise whose variance grows with the signal: ``Var(ε) = a² + b |u| + c² u²``.
 
     It is measured by :func:`estimate_signal_noise`, or stated: ``SignalNoise(b=1.0)`` for counts, ``SignalNoise(a=0.01,
     c=0.1)`` for noise of 10% of the signal above a floor. u is the smoothed signal, never the noisy value.
@@ -89,7 +89,7 @@ class SignalNoise:
         return " + ".join(parts) or "0"
 
     def variance(self, signal: Array) -> Array:
-        """a² + b |u| + c² u²."""
+        """``a² + b |u| + c² u²``."""
         return np.asarray(self.a**2 + self.b * np.abs(signal) + self.c**2 * signal**2)
 
     def of(self, data: Data) -> dict[str, Array]:
