@@ -166,7 +166,7 @@ def check(
         raise BvsiError(f"noise_error: a relative standard error is needed, such as 0.01; got {noise_error}.")
     ratio = level_ratio(likelihood, filter_sigma)
     residual = residual_tests(fit, likelihood, noise_error=noise_error, rng=rng, absorbed=absorbed)
-    whole = noise_tests(data, likelihood.noise, homoscedastic=_homoscedastic(likelihood), growth=growth)
+    whole = noise_tests(data, likelihood.noise, growth=growth)
     tests = (*residual.tests, *missing, *whole)
     comparisons, failed = _compared(fit, refits, efficient=likelihood.weighting.exact, levels=levels)
     scale = fit.equations.q / fit.equations.n if likelihood.scale_known else 1.0
@@ -285,18 +285,6 @@ def level_ratio(likelihood: ResidualLikelihood, sigma: Mapping[str, float] | Non
         by_field = stated.reshape(len(structure.fields), -1).mean(axis=1)
         ratios += [sigma[f] ** 2 / v for f, v in zip(structure.fields, by_field, strict=True) if f in sigma]
     return float(np.mean(ratios)) if ratios else None
-
-
-def _homoscedastic(likelihood: ResidualLikelihood) -> bool:
-    """Whether the noise model has one level per field."""
-    for part in likelihood.parts:
-        noise = part.covariance.noise
-        if not noise.diagonal or len(noise.distinct) > 1:
-            return False
-        by_field = noise.distinct[0].reshape(len(part.residuals.structure.fields), -1)
-        if np.any(np.ptp(by_field, axis=1) > 1e-9 * by_field.mean(axis=1)):
-            return False
-    return True
 
 
 def seen_signal(fit: Fit, likelihood: ResidualLikelihood, rng: np.random.Generator) -> float:

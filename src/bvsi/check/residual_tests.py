@@ -8,8 +8,8 @@ W(θ̂) misses of W(θ) adds to the spread: the same residuals are weighted with
 
 The noise is tested by the data alone too, since high-pass filters leave nothing but noise: neighbours along every axis
 are as alike as the model has it (:mod:`bvsi.noise.correlation`), and the noise of a model with one level does not grow
-with the signal. Of incomplete data only filtered values count that no missing value enters; the variance of the
-statistic is then at most the one that is used.
+with the signal, and is even. Of incomplete data only filtered values count that no missing value enters; the variance
+of the statistic is then at most the one that is used.
 """
 
 from __future__ import annotations
@@ -30,12 +30,14 @@ from bvsi.infer.fit import around, theta_at_hand
 from bvsi.likelihood import ResidualLikelihood
 from bvsi.likelihood.covariance import Part
 from bvsi.likelihood.products import SpaceTime
-from bvsi.noise import Noise, SignalNoise, estimate_signal_noise
-from bvsi.noise.correlation import neighbour_correlation, whiteness, widths_of
+from bvsi.noise import Noise, SignalNoise, estimate_noise, estimate_signal_noise
+from bvsi.noise.correlation import neighbour_correlation, shape_of, whiteness, widths_of
 from bvsi.noise.level import observed
+from bvsi.noise.measurement import stated_variance
+from bvsi.noise.uneven import estimate_uneven
 from bvsi.residual.blur import Blur
 
-TestKind = Literal["misfit", "structure", "missing", "uneven", "white", "signal"]
+TestKind = Literal["misfit", "structure", "missing", "uneven", "white", "signal", "level"]
 
 # Draws of the noise that a statistic is compared with, and of θ for other weights; not measured: the spread of 40 draws
 # is known to 11%, and Student's t allows for that.
@@ -44,6 +46,7 @@ _WEIGHTS = 6  # each costs a factorisation
 _FEW_WEIGHTS = 2  # where data are so many that the posterior is narrow, and a factorisation takes seconds
 # Groups of blocks whose shares of the misfit are compared.
 _GROUPS = 8
+_SAME = 1e-9  # relative difference of variances that is rounding
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,7 @@ class ResidualTest:
     ----------
     kind
         What is tested: the misfit, its structure in space or time, an operator that explains it, how evenly it is
-        spread, white noise, noise that grows with the signal.
+        spread, white noise, noise that grows with the signal, its level over times and nodes.
     """
 
     name: str
@@ -233,18 +236,17 @@ Growth: TypeAlias = Mapping[str, SignalNoise]
 
 
 def noise_tests(
-    data: Sequence[Data], noise: Sequence[Noise], *, homoscedastic: bool, growth: Sequence[Growth | None] = ()
+    data: Sequence[Data], noise: Sequence[Noise], *, growth: Sequence[Growth | None] = ()
 ) -> tuple[ResidualTest, ...]:
-    """Correlation of the noise along every axis, and its dependence on the signal; on grids only.
+    """Correlation of the noise along every axis, how it depends on the signal, how even it is; on grids only.
 
     Parameters
     ----------
     noise
         The model of each experiment.
-    homoscedastic
-        Whether the noise model has one level per field, so that dependence on the signal is against it.
     growth
-        How the noise of each experiment grows with the signal, by field, where that was measured before.
+        How the noise of each experiment grows with the signal, by field, where that was measured before. Where it was,
+        uneven noise was looked for as well, and is in the model.
     """
     tests: list[ResidualTest] = []
     known = growth or [None] * len(data)
@@ -258,18 +260,37 @@ def noise_tests(
                 if expected[one.axis] > 0:
                     what = f"noise correlated along {one.axis} otherwise than stated ({name})"
                 tests.append(ResidualTest(what, one.correlation, one.z, one.p, "white"))
-        if homoscedastic:
-            tests += _signal_dependence(experiment, Blur.of(experiment, widths_of(model)), found)
+        if _has_one_level(model, experiment):
+            try:
+                tests += _of_one_level(experiment, Blur.of(experiment, widths_of(model)), found)
+            except DataError:
+                continue
     return tuple(tests)
 
 
-def _signal_dependence(data: Data, blur: Blur | None, found: Growth | None) -> list[ResidualTest]:
-    try:
-        found = estimate_signal_noise(data, blur=blur) if found is None else found
-    except DataError:
-        return []
-    sizes = {name: max(one.c, one.b**0.5) for name, one in found.items()}
-    return [
-        ResidualTest(f"noise grows with the signal ({name})", sizes[name], float("nan"), one.p_value, "signal")
+def _has_one_level(noise: Noise, data: Data) -> bool:
+    """Whether the model has one level per field, but for gaps and outliers."""
+    variance = stated_variance(shape_of(noise), data)
+    if variance is None:
+        return False
+    for name, v in variance.items():
+        known = v if v.ndim < 2 or data.measured is None else v[data.measured[name]]
+        if np.ptp(known) > _SAME * np.mean(known):
+            return False
+    return True
+
+
+def _of_one_level(data: Data, blur: Blur | None, growth: Growth | None) -> list[ResidualTest]:
+    """Whether noise of one level grows with the signal, or is uneven."""
+    found = estimate_signal_noise(data, blur=blur) if growth is None else growth
+    tests = [
+        ResidualTest(f"noise grows with the signal ({name})", max(one.c, one.b**0.5), np.nan, one.p_value, "signal")
         for name, one in found.items()
     ]
+    if growth is None:
+        level = estimate_noise(data, blur=blur).sigma
+        grown = {name: one.of(data)[name] for name, one in found.items() if one.significant}
+        for name, own in estimate_uneven(data, level, grown, blur=blur).items():
+            p = own.p_value if own.where else 1.0
+            tests.append(ResidualTest(f"noise is uneven ({name})", own.spread, np.nan, p, "level"))
+    return tests

@@ -1,7 +1,7 @@
 """The verdict of a check: from tests and comparisons to what is wrong, and what to do about it.
 
-First the noise by itself: where the data show that it is correlated or grows with the signal, no other test can be
-trusted. Then whether anything is wrong with the fit: its misfit, neighbours that are correlated among its residuals,
+First the noise by itself: where the data show that it is correlated, uneven or grows with the signal, no other test can
+be trusted. Then whether anything is wrong with the fit: its misfit, neighbours that are correlated among its residuals,
 or a better discretisation, such as wider test functions, that leads elsewhere. Only then why: an estimate that moves
 when frames or nodes are left out has too few of them; a misfit that is gone with the noise level that filters measure
 comes from the level; a misfit without structure is noise of another kind; what is left is a missing operator.
@@ -119,6 +119,7 @@ _STATED = (
 _CAUSES: Mapping[TestKind, str] = {
     "white": "bvsi.noise.Blurred(level, {'x': width}) where neighbours are alike, or Covariance(matrix)",
     "signal": "bvsi.noise.SignalNoise(b=...) for counts, SignalNoise(a=..., c=...) where it is a part of the signal",
+    "level": "Diagonal({'u': sigma}) with a standard deviation per node, or per time and node",
 }
 _LEVEL = "PerField() for another level, Diagonal() where it varies"
 
@@ -146,7 +147,7 @@ def _advice(verdict: Verdict, evidence: Evidence) -> str:
     if evidence.clean is not None and verdict is not Verdict.UNDECIDED:
         return _NO_NOISE if verdict is Verdict.CONSISTENT else ADVICE[verdict]
     if verdict is Verdict.NOISE:
-        found = {t.kind for t in evidence.of_test("white", "signal") if t.p < evidence.levels.noise}
+        found = {t.kind for t in evidence.of_test("white", "signal", "level") if t.p < evidence.levels.noise}
         causes = ", ".join(told for kind, told in _CAUSES.items() if kind in found) or _LEVEL
         return (_MEASURED if evidence.noise_error > 0 else _STATED).format(causes=causes)
     if verdict is Verdict.UNDECIDED and evidence.open:
@@ -309,7 +310,7 @@ def _of_clean(clean: Clean, levels: CheckLevels) -> Finding:
 def _of_noise(evidence: Evidence) -> Finding:
     """The verdict on a fit to data with noise, whatever other models there are."""
     levels = evidence.levels
-    noise = [f"{t.name} ({chance(t.p)})" for t in evidence.of_test("white", "signal") if t.p < levels.noise]
+    noise = [f"{t.name} ({chance(t.p)})" for t in evidence.of_test("white", "signal", "level") if t.p < levels.noise]
     if far := [t for t in evidence.of_test("misfit") if t.statistic < levels.far_below and t.p < levels.alarm]:
         return Verdict.NOISE, (_misfit(far[0]), "the noise is much smaller than stated")
     alarms = _alarms(evidence)

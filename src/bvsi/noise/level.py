@@ -230,6 +230,26 @@ def cleanest_filters(
     return min(estimates, key=_upper).filters
 
 
+def filters_along(
+    u: Array, geometry: Geometry, times: Array, sigma: float, *, time: bool
+) -> tuple[AxisFilter, ...] | None:
+    """The filters along time alone, or along space alone, that leave the least signal; None where they leave some.
+
+    Parameters
+    ----------
+    u
+        (T, *shape).
+    sigma
+        Level of the noise by all filters.
+    time
+        Whether along time.
+    """
+    banks = [b for b in _filter_banks(geometry, times) if not (any(f.name for f in b[1:]) if time else b[0].name)]
+    estimates = _estimates(u, banks, _ENOUGH)
+    best = min(estimates, key=_upper, default=None)
+    return best.filters if best is not None and best.sigma <= sigma * (1 + _WITHIN * best.error) else None
+
+
 def _axis_filter(name: str, K: Any) -> AxisFilter:
     """Filter with the correlations of some of its rows."""
     rows = K[:: max(1, K.shape[0] // _ROWS_FOR_CORRELATION)]

@@ -1,6 +1,7 @@
-"""What the data say about their own noise: level, dependence on the signal, outliers.
+"""What the data say about their own noise: level, dependence on the signal, unevenness, outliers.
 
-    Var(ε) = σ_f²,  or  a_f² + b_f |u| + c_f² u²  where the data show it,  more where gaps and outliers are interpolated
+    Var(ε) = σ_f²,  or  a_f² + b_f |u| + c_f² u²  or  σ_f(t, x)²  where the data show it,
+             more where gaps and outliers are interpolated
 
 Filters measure it before any fit; the fit then refines the level.
 """
@@ -23,6 +24,7 @@ from bvsi.noise.correlation import Blurred, check_names, estimate_widths, shape_
 from bvsi.noise.level import WIDTH_ERROR, lattice_step, observed
 from bvsi.noise.outliers import Bridged, bridge, copied, patches, saturated, scattered_outliers
 from bvsi.noise.signal import SignalNoise
+from bvsi.noise.uneven import estimate_uneven
 from bvsi.residual.blur import Blur
 from bvsi.residual.widths import bandwidth, widest_band
 
@@ -267,7 +269,16 @@ class _Law:
         for name, found in growth.items():
             if found.significant:
                 variance[name] = np.maximum(found.of(data)[name], _floor(data, name) ** 2)
-                notes.append(f"{name}: noise grows with the signal, σ² = {found}")
+        noisy = {f: s for f, s in level.sigma.items() if s > NOISE_LEVELS.no_noise * _size(data, f)}
+        others = {f: v for f, v in variance.items() if v.ndim}
+        for name, own in estimate_uneven(data, noisy, others, blur=blur).items():
+            if own.significant:
+                variance[name] = np.broadcast_to(
+                    np.maximum(own.sigma, _floor(data, name)) ** 2, data.fields[name].shape
+                )
+                growth.pop(name)
+                notes.append(f"{name}: noise is uneven, σ {own}")
+        notes += [f"{f}: noise grows with the signal, σ² = {law}" for f, law in growth.items() if law.significant]
         error = max((e for e in level.relative_error.values() if np.isfinite(e)), default=0.0)
         # where a kernel is taken too narrow σ is too low, and so is the density at long waves: errors add up
         error += 0.5 * WIDTH_ERROR * np.count_nonzero(list(widths.values()))
@@ -361,7 +372,13 @@ def _model(variance: dict[str, Array], data: Data, growth: Mapping[str, SignalNo
         return PerField({f: float(np.sqrt(v)) for f, v in variance.items()})
     shape = (len(data.times), data.geometry.n_nodes)
     gain = {f: law.b for f, law in growth.items() if law.b and law.significant}
-    return Diagonal({f: np.sqrt(np.broadcast_to(v, shape)) for f, v in variance.items()}, gain)
+    return Diagonal({f: np.sqrt(_at_nodes(v, shape)) for f, v in variance.items()}, gain)
+
+
+def _at_nodes(variance: Array, shape: tuple[int, int]) -> Array:
+    """(nodes,) where it is the same at all times, else (T, nodes)."""
+    every = np.broadcast_to(variance, shape)
+    return every[0] if np.all(every == every[0]) else every
 
 
 def _notes(replaced: Bridged) -> list[str]:
