@@ -211,7 +211,7 @@ def test_waves_of_five_nodes_are_not_taken_for_noise_that_is_blurred_in_time(blu
     tests = whiteness(data.fields["u"], data)
     assert [one.axis for one in tests if one.p < 1e-5] == (["time"] if blurred else [])
     assert [one.axis for one in tests if np.isnan(one.p)] == ([] if blurred else ["time"])
-    told = [str(one) for one in noise_tests([data], [IID(0.01)], homoscedastic=False)]
+    told = [str(one) for one in noise_tests([data], [IID(0.01)])]
     assert any("along time (u): could not be tested" in one for one in told) != blurred
     assert bool(estimate_widths(data)) == blurred
 

@@ -191,10 +191,10 @@ def test_how_noise_grows_with_the_signal_is_measured_once(data, monkeypatch):
     found = measure(data, None)
     assert found.growth is not None
     assert measure(data, IID(SIGMA)).growth is None
-    (own,) = (one for one in noise_tests([data], [found.noise], homoscedastic=True) if one.kind == "signal")
+    (own,) = (one for one in noise_tests([data], [found.noise]) if one.kind == "signal")
     assert own.statistic >= 0
     monkeypatch.setattr("bvsi.check.residual_tests.estimate_signal_noise", None)
-    tests = noise_tests([data], [found.noise], homoscedastic=True, growth=[found.growth])
+    tests = noise_tests([data], [found.noise], growth=[found.growth])
     assert [one.p for one in tests if one.kind == "signal"] == [found.growth["u"].p_value]
 
 

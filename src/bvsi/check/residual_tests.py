@@ -288,7 +288,7 @@ def _of_one_level(data: Data, blur: Blur | None, growth: Growth | None) -> list[
         for name, one in found.items()
     ]
     if growth is None:
-        level = estimate_noise(data, blur=blur).sigma
+        level = estimate_noise(data, blur=blur)
         grown = {name: one.of(data)[name] for name, one in found.items() if one.significant}
         for name, own in estimate_uneven(data, level, grown, blur=blur).items():
             p = own.p_value if own.where else 1.0

@@ -245,8 +245,7 @@ def filters_along(
         Whether along time.
     """
     banks = [b for b in _filter_banks(geometry, times) if not (any(f.name for f in b[1:]) if time else b[0].name)]
-    estimates = _estimates(u, banks, _ENOUGH)
-    best = min(estimates, key=_upper, default=None)
+    best = min(_estimates(u, banks, _ENOUGH), key=_upper, default=None)
     return best.filters if best is not None and best.sigma <= sigma * (1 + _WITHIN * best.error) else None
 
 

@@ -24,7 +24,7 @@ from bvsi.noise.correlation import Blurred, check_names, estimate_widths, shape_
 from bvsi.noise.level import WIDTH_ERROR, lattice_step, observed
 from bvsi.noise.outliers import Bridged, bridge, copied, patches, saturated, scattered_outliers
 from bvsi.noise.signal import SignalNoise
-from bvsi.noise.uneven import estimate_uneven
+from bvsi.noise.uneven import UnevenLevel, estimate_uneven
 from bvsi.residual.blur import Blur
 from bvsi.residual.widths import bandwidth, widest_band
 
@@ -247,15 +247,16 @@ class _Law:
     growth: Mapping[str, SignalNoise]
 
     @staticmethod
-    def of(data: Data, level: NoiseLevel, rng: Rng, *, same: bool) -> _Law:
+    def of(data: Data, level: NoiseLevel, rng: Rng, *, gaps: Mapping[str, Mask]) -> _Law:
         """From the values that were measured.
 
         Parameters
         ----------
         level
             Level of white noise.
-        same
-            Whether it is of the same data, and its filters serve again.
+        gaps
+            Where values were interpolated, by field: they are less noisy than others. Without any the level is of the
+            same data, and its filters serve again.
         """
         notes, widths = [], _widths(data, rng)
         blur = Blur.of(data, widths)
@@ -265,19 +266,15 @@ class _Law:
             notes.append(f"noise is blurred over {' and '.join(steps)}")
         variance: dict[str, Array] = {f: np.array(max(level.sigma[f], _floor(data, f)) ** 2) for f in data.fields}
         notes += [f"{f}: σ = {np.sqrt(v):.3g} by filters ({level.filters[f]})" for f, v in variance.items()]
-        growth = estimate_signal_noise(data, level if same else None, blur=blur)
+        growth = estimate_signal_noise(data, None if gaps else level, blur=blur)
         for name, found in growth.items():
             if found.significant:
                 variance[name] = np.maximum(found.of(data)[name], _floor(data, name) ** 2)
-        noisy = {f: s for f, s in level.sigma.items() if s > NOISE_LEVELS.no_noise * _size(data, f)}
         others = {f: v for f, v in variance.items() if v.ndim}
-        for name, own in estimate_uneven(data, noisy, others, blur=blur).items():
-            if own.significant:
-                variance[name] = np.broadcast_to(
-                    np.maximum(own.sigma, _floor(data, name)) ** 2, data.fields[name].shape
-                )
-                growth.pop(name)
-                notes.append(f"{name}: noise is uneven, σ {own}")
+        for name, own in _uneven(_without(data, gaps) if gaps else data, level, others, blur).items():
+            variance[name] = np.broadcast_to(np.maximum(own.sigma, _floor(data, name)) ** 2, data.fields[name].shape)
+            growth.pop(name)
+            notes.append(f"{name}: noise is uneven, σ {own}")
         notes += [f"{f}: noise grows with the signal, σ² = {law}" for f, law in growth.items() if law.significant]
         error = max((e for e in level.relative_error.values() if np.isfinite(e)), default=0.0)
         # where a kernel is taken too narrow σ is too low, and so is the density at long waves: errors add up
@@ -296,7 +293,7 @@ def _from_filters(bridged: Bridged, level: NoiseLevel, robust: bool | None, rng:
         Level by filters of white noise, from measured values alone.
     """
     data = bridged.data
-    law, replaced = _Law.of(data, level, rng, same=not bridged.factor), Bridged(data)
+    law, replaced = _Law.of(data, level, rng, gaps=_masks(bridged.factor)), Bridged(data)
     for _ in range(_PASSES):
         known = _without(data, _masks(replaced.factor)) if replaced.factor else data
         more = _without_outliers(known, law.level, law.variance, robust)
@@ -304,7 +301,7 @@ def _from_filters(bridged: Bridged, level: NoiseLevel, robust: bool | None, rng:
             break
         replaced = _and_more(replaced, more)
         known = _without(data, _masks(_together(bridged.factor, replaced.factor)))
-        law = _Law.of(known, _level(known, rng) or level, rng, same=False)
+        law = _Law.of(known, _level(known, rng) or level, rng, gaps={})
     factor = _together(bridged.factor, replaced.factor)
     variance = _times(law.variance, factor)
     notes = [*_notes(replaced), *law.notes, *(bridged.summary(name) for name in bridged.factor)]
@@ -335,6 +332,13 @@ def _together(gaps: dict[str, Array], outliers: dict[str, Array]) -> dict[str, A
 
 def _times(variance: dict[str, Array], factor: dict[str, Array]) -> dict[str, Array]:
     return {f: v * factor[f] if f in factor else v for f, v in variance.items()}
+
+
+def _uneven(data: Data, level: NoiseLevel, others: Mapping[str, Array], blur: Blur | None) -> dict[str, UnevenLevel]:
+    """Levels of the fields whose noise is uneven, whatever another law says of it."""
+    noisy = {f: sigma for f, sigma in level.sigma.items() if sigma > NOISE_LEVELS.no_noise * _size(data, f)}
+    found = estimate_uneven(data, replace(level, sigma=noisy), others, blur=blur)
+    return {f: own for f, own in found.items() if own.significant}
 
 
 def _widths(data: Data, rng: Rng) -> dict[str, float]:

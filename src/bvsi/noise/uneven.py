@@ -27,7 +27,9 @@ from bvsi.data.smoothness import along, shaped
 from bvsi.noise.level import (
     MAD,
     AxisFilter,
+    NoiseLevel,
     cleanest_filters,
+    dithered,
     filters_along,
     gain_of,
     in_space,
@@ -53,7 +55,7 @@ _FAINTEST = 30.0  # σ is at least its RMS divided by this: without any noise va
 # Frames from which on noise is distinguished from signal place by place: with 5 and 7 frames filters left signal of 3
 # of 24 Fisher fields that was taken for uneven noise, with 9 and 15 frames of none (seeds 556, 557).
 _FEWEST = 8
-_ROUNDED = 2.0  # steps of a lattice: with more noise the median of a few values does not mind it; not measured
+_ROUNDED = 48.0  # times the variance of rounding, two steps of a lattice: less noise follows the signal; not measured
 _ENOUGH = 500_000  # values from which the level follows
 _KNOWN = 0.3  # relative variance of the level of one frame or node, up to which it is looked at; not measured
 _STEPS, _DONE = 50, 1e-6  # of Newton's method, which takes about six, and the change of L that ends it
@@ -95,14 +97,14 @@ class UnevenLevel:
 
 
 def estimate_uneven(
-    data: Data, level: Mapping[str, float], others: Mapping[str, Array] | None = None, *, blur: Blur | None = None
+    data: Data, level: NoiseLevel, others: Mapping[str, Array] | None = None, *, blur: Blur | None = None
 ) -> dict[str, UnevenLevel]:
     """How uneven the noise of every field is; empty where frames are too few to tell it from signal.
 
     Parameters
     ----------
     level
-        σ by field where the noise is even.
+        Of the fields that have noise, as if it were even.
     others
         Variance by another law, such as growth with the signal, by field, (T, nodes); noise that it explains as well is
         not uneven by itself.
@@ -112,35 +114,39 @@ def estimate_uneven(
     others = others or {}
     if len(data.times) < _FEWEST:
         return {}
-    return {name: _estimated(data, name, sigma, others.get(name), blur) for name, sigma in level.items()}
+    return {name: _estimated(data, name, level, others.get(name), blur) for name in level.sigma}
 
 
-def _estimated(data: Data, name: str, sigma: float, other: Array | None, blur: Blur | None) -> UnevenLevel:
+def _estimated(data: Data, name: str, level: NoiseLevel, other: Array | None, blur: Blur | None) -> UnevenLevel:
     """Cosines first, then single frames and nodes."""
-    u = shaped(observed(data, name), data.geometry)
-    cleanest = _Filtered.of(u, cleanest_filters(u, data.geometry, data.times, name, blur=blur))
+    values, sigma = observed(data, name), level.sigma[name]
+    step = lattice_step(values)
+    rounding = 0.0 if step is None else step**2 / 12
+    u = shaped(dithered(values, step, np.random.default_rng(0)), data.geometry)
+
+    def after(words: str) -> _Filtered:
+        return _Filtered.of(u, cleanest_filters(u, data.geometry, data.times, name, words, blur))
+
+    cleanest = after(level.cleanest.get(name, ""))
     waves = _Waves.of(cleanest, data)
     logs, p, parameters, where = list(waves.logs(data)), waves.p_value, float(sum(waves.counts)), waves.where(data)
-    step, unsure = lattice_step(u) or 0.0, [np.zeros_like(log) for log in logs]
-    # noise that is blurred is alike in neighbours, which the test does not count, and medians of rounded values have
-    # steps
-    single = blur is None and sigma > _ROUNDED * step
+    unsure = [np.zeros_like(log) for log in logs]
+    # blurred noise is alike in neighbours, which the test does not count, and that of rounding follows the signal
+    alone = blur is None and sigma**2 > _ROUNDED * rounding
     for axis, what in enumerate(("single frames", "single nodes")):
-        filters = filters_along(u, data.geometry, data.times, sigma, time=axis == 1) if single else None
-        if filters is None:
-            continue
-        found = _Single.of(_Filtered.of(u, filters), logs, axis)
-        p = min(p, found.p_value)
-        if found.p_value < _ALPHA and found.spread > _LEAST:
-            logs[axis], unsure[axis] = logs[axis] + found.log, found.unsure
-            parameters, where = parameters + found.parameters, (*where, what)
+        filters = filters_along(u, data.geometry, data.times, sigma, time=axis == 1) if alone else None
+        own = None if filters is None else _Single.of(_Filtered.of(u, filters), logs, axis)
+        if own is not None and own.p_value < _ALPHA and own.spread > _LEAST:
+            logs[axis], unsure[axis] = logs[axis] + own.log, own.unsure
+            p, parameters, where = min(p, own.p_value), parameters + own.parameters, (*where, what)
     shape = np.exp(logs[0][:, None] + logs[1])
-    if other is not None and cleanest.lack(np.sqrt(other)) - cleanest.lack(shape) < _PARAMETER * (parameters - 2):
-        where = ()
-    scaled = cleanest.scaled / cleanest.at(shape)
-    size = median_of(scaled[np.isfinite(scaled)]) * _MEAN / MAD
-    level = np.maximum(size * _not_faint(shape * np.exp(unsure[0][:, None] + unsure[1])), step / 12**0.5)
-    return UnevenLevel(level if np.ptp(logs[0]) else level[:1], p, where)
+    if other is not None:
+        better = cleanest.lack(np.sqrt(other + rounding)) - cleanest.lack(shape)
+        where = where if better > _PARAMETER * (parameters - 2) else ()
+    precise = after(level.filters[name])  # the cleanest filter is also the one whose level is too low by chance
+    size = precise.median(shape) * np.exp(unsure[0][:, None] + unsure[1])
+    square = np.maximum(_not_faint(size * shape) ** 2 - rounding, rounding)
+    return UnevenLevel(np.sqrt(square if np.ptp(logs[0]) else square[:1]), p, where)
 
 
 def _not_faint(sigma: Array) -> Array:
@@ -186,6 +192,11 @@ class _Filtered:
     def at(self, sigma: Array) -> Array:
         """σ (T, nodes) in the middle of the filter."""
         return sigma[np.ix_(self.frames, self.nodes)]
+
+    def median(self, sigma: Array) -> float:
+        """Size of the noise in units of σ (T, nodes)."""
+        f = self.scaled / self.at(sigma)
+        return float(median_of(f[np.isfinite(f)]) * _MEAN / MAD)
 
     def lack(self, sigma: Array) -> float:
         """2 L where the size of σ (T, nodes) is free, in units of the chance difference by one parameter."""
@@ -270,7 +281,7 @@ class _Cells:
     s
         Places, (cells, 1 + dims).
     n, total
-        Number and sum of the values, (cells,).
+        Number and sum of the values, (cells,); where they are all zero, their level would have no bound from below.
     most
         Cosines along each axis, the most.
     """
@@ -292,12 +303,12 @@ class _Cells:
         known = np.isfinite(values).ravel()
         label, values = label[known], values.ravel()[known]
         n = np.bincount(label, minlength=counts[0] * size).astype(float)
-        total = np.bincount(label, values, minlength=counts[0] * size)
+        total = np.maximum(np.bincount(label, values, minlength=counts[0] * size), n * values.mean() / _FAINTEST)
         places = [np.repeat(_means(rows, s, counts[0]), size) for s in time.T]
         places += [np.tile(_means(columns, s, size), counts[0]) for s in space.T]
         used = n > 0
         most = tuple(min(_COSINES, len(np.unique(s[used])) // 2) for s in places)
-        return _Cells(np.stack(places, axis=1)[used], n[used], np.asarray(total[used], dtype=float), most)
+        return _Cells(np.stack(places, axis=1)[used], n[used], total[used], most)
 
     def fit(self, counts: tuple[int, ...]) -> tuple[Array, float]:
         """c where L is least, and it; L is convex in c."""
