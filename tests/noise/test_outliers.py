@@ -8,7 +8,8 @@ from bvsi.data import Data, Grid
 from bvsi.data.smoothness import filled
 from bvsi.errors import DataError
 from bvsi.noise import NoiseLevel, add_noise, find_outliers
-from bvsi.noise.outliers import copied, saturated, scattered_outliers
+from bvsi.noise.faults import copied, saturated
+from bvsi.noise.outliers import scattered_outliers
 from data.triangle_meshes import triangles
 
 T = np.linspace(0, 1, 60)

@@ -21,8 +21,9 @@ from bvsi.data._arrays import slabs
 from bvsi.errors import DataError, NoiseError
 from bvsi.noise import IID, Diagonal, Noise, NoiseLevel, PerField, UnknownScale, estimate_noise, estimate_signal_noise
 from bvsi.noise.correlation import Blurred, check_names, estimate_widths, shape_of, widths_of
+from bvsi.noise.faults import copied, saturated, wrong_nodes
 from bvsi.noise.level import WIDTH_ERROR, lattice_step, observed
-from bvsi.noise.outliers import Bridged, bridge, copied, patches, saturated, scattered_outliers
+from bvsi.noise.outliers import Bridged, bridge, patches, scattered_outliers
 from bvsi.noise.signal import SignalNoise
 from bvsi.noise.uneven import UnevenLevel, estimate_uneven
 from bvsi.residual.blur import Blur
@@ -182,6 +183,11 @@ def measure(data: Data, noise: Noise | None, *, robust: bool | None = None, rng:
         data = _without(data, cut)
         level = _level(data, rng)
     told += [f"{f}: {np.count_nonzero(mask)} values at a limit are saturated, and missing" for f, mask in cut.items()]
+    wrong = {} if robust is False or level is None else _wrong(data, noise, level)
+    if wrong:
+        data = _without(data, {f: np.tile(mask, (len(data.times), 1)) for f, mask in wrong.items()})
+        level = _level(data, rng)
+    told += [f"{f}: {np.count_nonzero(mask)} nodes are wrong at all times, and missing" for f, mask in wrong.items()]
     made = _measured(data, noise, level, robust, rng)
     return replace(made, summary="; ".join([*told, made.summary])) if told else made
 
@@ -213,11 +219,27 @@ def _copied(data: Data, rng: Rng) -> dict[str, Mask]:
 
 def _saturated(data: Data, noise: Noise | None, level: NoiseLevel) -> dict[str, Mask]:
     """Values that were cut off at a limit, by field, where the noise model can do without them."""
-    if noise is not None and stated_variance(shape_of(noise), data) is None:
-        return {}
-    noisy = [f for f, sigma in level.sigma.items() if sigma > NOISE_LEVELS.no_noise * _size(data, f)]
-    masks = {f: saturated(observed(data, f), level.sigma[f]) for f in noisy}
+    masks = {f: saturated(observed(data, f), level.sigma[f]) for f in _noisy(data, level) if _spares(noise, data)}
     return {f: mask for f, mask in masks.items() if mask is not None}
+
+
+def _wrong(data: Data, noise: Noise | None, level: NoiseLevel) -> dict[str, Mask]:
+    """Nodes of a grid that are wrong at all times, by field, (nodes,), where the noise model can do without them."""
+    grid = data.geometry
+    if not (isinstance(grid, Grid) and grid.dim and len(data.times) > 1 and _spares(noise, data)):
+        return {}
+    masks = {f: wrong_nodes(observed(data, f), grid, data.times, level.sigma[f]) for f in _noisy(data, level)}
+    return {f: mask for f, mask in masks.items() if mask.any()}
+
+
+def _spares(noise: Noise | None, data: Data) -> bool:
+    """Whether a noise model can do without some values."""
+    return noise is None or stated_variance(shape_of(noise), data) is not None
+
+
+def _noisy(data: Data, level: NoiseLevel) -> list[str]:
+    """Fields that have noise to speak of."""
+    return [f for f, sigma in level.sigma.items() if sigma > NOISE_LEVELS.no_noise * _size(data, f)]
 
 
 def _known(data: Data, noise: Noise | None, level: NoiseLevel | None) -> dict[str, float] | None:
@@ -336,8 +358,8 @@ def _times(variance: dict[str, Array], factor: dict[str, Array]) -> dict[str, Ar
 
 def _uneven(data: Data, level: NoiseLevel, others: Mapping[str, Array], blur: Blur | None) -> dict[str, UnevenLevel]:
     """Levels of the fields whose noise is uneven, whatever another law says of it."""
-    noisy = {f: sigma for f, sigma in level.sigma.items() if sigma > NOISE_LEVELS.no_noise * _size(data, f)}
-    found = estimate_uneven(data, replace(level, sigma=noisy), others, blur=blur)
+    noisy = replace(level, sigma={f: level.sigma[f] for f in _noisy(data, level)})
+    found = estimate_uneven(data, noisy, others, blur=blur)
     return {f: own for f, own in found.items() if own.significant}
 
 

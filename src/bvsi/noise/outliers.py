@@ -31,7 +31,7 @@ from bvsi.data._arrays import frozen, read_only, release, scratch, slabs
 from bvsi.data.data import Data, Geometry
 from bvsi.data.smoothness import fill, filled, flat_strides, shaped
 from bvsi.errors import DataError
-from bvsi.noise.level import MAD, NoiseLevel, field_noise, lattice_step
+from bvsi.noise.level import MAD, NoiseLevel, field_noise
 from bvsi.noise.prediction import Predicted, Predictor, axes_of, odd_values
 
 _ORDINARY = 4.5  # |z| up to here is noise
@@ -51,14 +51,6 @@ _LONGEST, _CLASSES = 5, 3
 _HIDDEN, _ROUNDS, _FEWEST = 0.1, 3, 10
 # Values of a field beyond which one round is enough.
 _MANY = 200_000
-# How much more often than the next level a limit is met: the tail of noise thins out. Not measured.
-_PILED = 3.0
-# Noise in steps of rounded values from which on it spreads a plateau over levels: a sixth of it lies above.
-_SPREAD = 0.5
-# Nodes that show whether a frame is made of others: of fewer, rounded values may agree by chance; more cost time.
-_FEWEST_NODES, _MOST_NODES = 30, 2000
-# Part of the step between two frames up to which one on the line between them is there: rounding in single precision.
-_ON_LINE = 1e-6
 
 
 @dataclass(frozen=True)
@@ -78,62 +70,6 @@ class Outliers:
     weights: Mapping[str, Array]
     replaced: Mapping[str, Array]
     count: Mapping[str, int]
-
-
-def saturated(values: Array, sigma: float) -> Mask | None:
-    """Where values stand at a limit that the instrument does not pass, (T, n_nodes); None where there is no limit.
-
-    Noise spreads values: the largest of a field is met once, and that of rounded values less often than the next one.
-    Where many are equal to it they were cut off there, and say only that the field is beyond. A limit of zero is none,
-    since fields that vanish have noise that does, and counts are zero by chance; neither are nodes that always have
-    the value, as those of a boundary.
-
-    Parameters
-    ----------
-    values
-        (T, n_nodes), NaN where missing.
-    sigma
-        Level of the noise.
-    """
-    step, found = lattice_step(values), np.zeros(values.shape, dtype=bool)
-    if not sigma > _SPREAD * (step or 0.0):
-        return None
-    for sign in (1, -1):
-        limit = sign * max(float(np.fmax.reduce(sign * values[rows], axis=None)) for rows in slabs(values))
-        at = values == limit
-        often = np.count_nonzero(at)
-        if not limit or often < _FEWEST or np.array_equal(at.any(axis=0), at.all(axis=0)):
-            continue
-        second = sign * np.max(sign * values, where=~at & np.isfinite(values), initial=-np.inf)
-        if often > _PILED * np.count_nonzero(values == second):
-            found |= at
-    return found if found.any() else None
-
-
-def copied(values: Array) -> Mask:
-    """Frames that repeat the one before, or lie on the line between those beside them, at all nodes, (T,).
-
-    Noise does neither. A movie that was stored with more frames than were taken has both, and the differences in time
-    of half of its values vanish: filters find no noise then. Frames of one value only, and few nodes, say nothing.
-
-    Parameters
-    ----------
-    values
-        (T, n_nodes), NaN where missing.
-    """
-    u, found = values[:, :: max(1, values.shape[1] // _MOST_NODES)], np.zeros(len(values), dtype=bool)
-    known = [one[np.isfinite(one)] for one in u]
-    judged = [one.size >= _FEWEST_NODES and one.min() < one.max() for one in known]
-    for j in range(1, len(u)):
-        found[j] = judged[j] and np.array_equal(u[j], u[j - 1], equal_nan=True)
-    for a, b, c in zip(*(np.flatnonzero(~found)[k:] for k in range(3)), strict=False):
-        step, off = u[c] - u[a], u[b] - u[a]
-        there = np.isfinite(step) & np.isfinite(off)
-        size = float(np.max(np.abs(step), where=there, initial=0.0))
-        if size > 0 and judged[b] and np.count_nonzero(there) >= _FEWEST_NODES:
-            share = off[there] @ step[there] / (step[there] @ step[there])
-            found[b] = np.max(np.abs(off - share * step), where=there, initial=0.0) <= _ON_LINE * size
-    return found
 
 
 @dataclass(frozen=True)

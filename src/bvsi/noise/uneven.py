@@ -220,7 +220,7 @@ def _places(data: Data) -> tuple[Array, Array]:
 def _cosines(s: Array, counts: tuple[int, ...]) -> Array:
     """cos(π k s_a), k = 1 … K_a, of places (m, axes): (m, Σ K_a)."""
     parts = [np.cos(np.pi * np.outer(column, np.arange(1, K + 1))) for column, K in zip(s.T, counts, strict=True)]
-    return np.concatenate(parts, axis=1)
+    return np.concatenate([np.zeros((len(s), 0)), *parts], axis=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -344,6 +344,14 @@ def _labels(s: Array, counts: list[int]) -> Integers:
     return np.asarray(np.ravel_multi_index(index, counts) if index else np.zeros(len(s), dtype=int))
 
 
+def _medians(f: Array, axis: int) -> Array:
+    """Along an axis, without NaN; zero where there is nothing else."""
+    known = np.asarray(np.isfinite(f).any(axis=axis))
+    found = np.zeros(len(known))
+    found[known] = np.nanmedian(np.compress(known, f, 1 - axis), axis=axis)
+    return found
+
+
 def _means(label: Integers, s: Array, cells: int) -> Array:
     """Mean place of each cell; zero where it is empty."""
     return np.asarray(np.bincount(label, s, minlength=cells) / np.maximum(np.bincount(label, minlength=cells), 1))
@@ -386,13 +394,13 @@ class _Single:
         f = filtered.scaled / known
         n = np.count_nonzero(np.isfinite(f), axis=1 - axis)
         v = filtered.inflation / np.maximum(n, 1)
-        used = v < _KNOWN
+        r = _medians(f, 1 - axis)
+        used = (v < _KNOWN) & (r > np.median(r[n > 0]) / _FAINTEST)  # what stands still was not measured
         m = int(np.count_nonzero(used))
         e = np.zeros(len(logs[axis]))
         if m < 3:
             return _Single(e, e, 0.0, 0.0, 1.0)
-        r = np.nanmedian(np.compress(used, f, axis), axis=1 - axis)
-        r, v = np.maximum(r / np.average(r, weights=n[used]), 1 / _FAINTEST), v[used]
+        r, v = r[used] / np.average(r[used], weights=n[used]), v[used]
         kappa = 1 + 3 * float(v.mean())
         p = float(chdtrc((m - 1) / kappa, np.sum((r - 1) ** 2 / v) / kappa))
         log = np.log(r) - np.mean(np.log(r))

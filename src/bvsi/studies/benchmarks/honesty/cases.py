@@ -16,8 +16,11 @@ from bvsi.studies.benchmarks.honesty.observing import (
     exact,
     multiplied,
     outlying,
+    pixels,
     quantised,
+    sensors,
     single,
+    uneven,
     white,
 )
 from bvsi.studies.benchmarks.honesty.physics import NodesAndFrames
@@ -80,6 +83,9 @@ CASES: Mapping[str, HonestyCase] = {
     **{f"{n} counts": HonestyCase(_POSITIVE, counted(n), _NOISE) for n in (5, 20, 100)},
     **{f"8 bits, σ = {s}": HonestyCase(("waves", "fisher"), quantised(s), _NOISE) for s in (0.3, 1, 3)},
     **{f"outliers {q}%": HonestyCase(("waves", "burgers"), outlying(q / 100), _NOISE) for q in (1, 5)},
+    "uneven in time and space": HonestyCase(("waves", "burgers", "plane", "walls"), uneven(0.05), _NOISE),
+    "uneven sensors": HonestyCase(("waves", "burgers", "mesh", "walls"), sensors(0.05), _NOISE),
+    "wrong pixels 1%": HonestyCase(("waves", "burgers", "plane", "walls"), pixels(0.01), _NOISE),
     "clean": HonestyCase(_ALL, exact()),
     "clean, single precision": HonestyCase(_ALL, single()),
     "advection missing": _without(waves="dx(u)", burgers="u*dx(u)"),

@@ -6,6 +6,9 @@ multiplied(p)      û = u (1 + p ε) + 0.005 s ε′
 counted(n)         û = m/n,  m ~ Poisson(n u/mean u) · mean u
 quantised(σ)       û on a lattice of 256 levels over the range of u, with noise of σ levels before rounding
 outlying(q)        white 2%, and a share q of the values is anywhere in three times the range
+uneven(p)          û = u + p s g ε,  log g linear in time and along the first axis, up to a factor of 7 from end to end
+sensors(p)         û = u + p s g ε,  log g normal with standard deviation 0.5, one g per node
+pixels(q)          white 2%, and a share q of the nodes is off by 0.5 to 2 s at all times, or stuck at one value
 single()           rounded to single precision
 """
 
@@ -94,6 +97,53 @@ def outlying(share: float) -> Observing:
         return np.where(rng.random(u.shape) < share, anywhere, noisy)
 
     return _each(observed)
+
+
+def _levels(share: float, levels: Callable[[Data, Rng], Array]) -> Observing:
+    """Gaussian noise with levels g (T, nodes), of mean square one."""
+
+    def observing(data: Data, rng: Rng) -> Data:
+        g = levels(data, rng) * np.ones((len(data.times), data.n_nodes))
+        g /= _size(g)
+        noisy = {f: u + share * _size(u) * g * rng.standard_normal(u.shape) for f, u in data.fields.items()}
+        return replace(data, fields=noisy)
+
+    return observing
+
+
+def uneven(share: float) -> Observing:
+    """Noise that is larger at one end of the record, and of the first axis."""
+
+    def levels(data: Data, rng: Rng) -> Array:
+        t, x = data.times[:, None], data.geometry.points[:, 0]
+        a, b = rng.uniform(-2, 2, 2)
+        return np.asarray(np.exp(a * (t - t.min()) / np.ptp(t) + b * (x - x.min()) / np.ptp(x)))
+
+    return _levels(share, levels)
+
+
+def sensors(share: float) -> Observing:
+    """Noise of a level of its own at every node."""
+    return _levels(share, lambda data, rng: np.exp(0.5 * rng.standard_normal(data.n_nodes)))
+
+
+def pixels(share: float) -> Observing:
+    """A camera with pixels that are wrong at all times; those at the ends of the axes are fine."""
+
+    def observing(data: Data, rng: Rng) -> Data:
+        inside = np.flatnonzero(
+            np.all((p := data.geometry.points) > p.min(axis=0), axis=1) & np.all(p < p.max(0), axis=1)
+        )
+        fields = {}
+        for f, u in white(0.02)(data, rng).fields.items():
+            v = np.array(u)
+            for node in rng.choice(inside, max(1, round(share * data.n_nodes)), replace=False):
+                stuck = rng.random() < 0.5
+                v[:, node] = rng.uniform(u.min(), u.max()) if stuck else v[:, node] + rng.uniform(0.5, 2) * _size(u)
+            fields[f] = v
+        return replace(data, fields=fields)
+
+    return observing
 
 
 def exact() -> Observing:
