@@ -13,7 +13,6 @@ from bvsi.infer.priors import (
     Flat,
     HalfNormal,
     Horseshoe,
-    JointNormal,
     Laplace,
     LogNormal,
     Normal,
@@ -115,7 +114,6 @@ def test_chains_have_the_law_itself(law):
             r"prior of 'u': .* without corner or spike, and Laplace\(0, 1\) has one; state N",
         ),
         (Prior({"u": Horseshoe(1.0)}), r"prior of 'u': .* and Horseshoe\(1, 0.01\) has one"),
-        (Prior({("u", "laplacian(u)"): JointNormal([0, 0], np.eye(2))}), r"prior: .* for each of 'u', 'lap"),
     ],
 )
 def test_other_laws_are_refused_with_a_remedy(prior, text):
