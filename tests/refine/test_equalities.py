@@ -51,14 +51,14 @@ def test_tied_operators_are_one_operator(fisher):
     one = fitted(fisher, "laplacian(u)", "u - u**2", prior=Prior({"u - u**2": Normal(0, 0.5)}, Normal(0, 1)))
     assert tied.status.converged
     T = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
-    np.testing.assert_allclose(tied.theta, T @ one.theta, rtol=1e-6)
-    np.testing.assert_allclose(tied.posterior.covariance, T @ one.posterior.covariance @ T.T, rtol=1e-4, atol=1e-12)
-    np.testing.assert_allclose(tied.predictions[0], one.predictions[0], atol=1e-6)
-    np.testing.assert_allclose(tied.spreads[0], one.spreads[0], rtol=1e-4)
+    np.testing.assert_allclose(tied.theta, T @ one.theta, rtol=1e-4)
+    np.testing.assert_allclose(tied.posterior.covariance, T @ one.posterior.covariance @ T.T, rtol=1e-3, atol=1e-12)
+    np.testing.assert_allclose(tied.predictions[0], one.predictions[0], atol=1e-2 * SIGMA)
+    np.testing.assert_allclose(tied.spreads[0], one.spreads[0], rtol=1e-3)
     assert tied.log_evidence == pytest.approx(one.log_evidence, abs=1e-3)
     assert tied.evidence_with(4.0) == pytest.approx(one.evidence_with(4.0), abs=1e-3)
     assert tied.used == pytest.approx(one.used, abs=1e-3)
-    np.testing.assert_allclose(tied.narrowed, np.abs(T) @ one.narrowed, rtol=1e-4)
+    np.testing.assert_allclose(tied.narrowed, np.abs(T) @ one.narrowed, rtol=1e-3)
     for name in ("u", "u**2"):
         assert tied.evidence_without(name) == pytest.approx(one.evidence_without("u - u**2"), rel=1e-3)
 
@@ -69,7 +69,7 @@ JOINT = Prior({("1", "x"): JointNormal(MEAN, COVARIANCE)})
 
 @pytest.mark.parametrize("row", [None, ([1.0, 2.0], 0.75), ([0.0, 1.0], 0.12)], ids=["free", "tied", "fixed"])
 def test_a_linear_problem_has_its_closed_form(slopes, row):
-    """û = u₀ + (θ₁ + θ₂ x) t, all Gaussian; the prior is conditioned on a ᵀθ = b by its own formula."""
+    """û = u₀ + (θ₁ + θ₂ x) t, all Gaussian; the prior is conditioned on aᵀθ = b by its own formula."""
     limits = None
     m, V, T, c = MEAN, COVARIANCE, np.eye(2), np.zeros(2)
     if row is not None:
@@ -112,4 +112,97 @@ def test_without_an_operator_the_joint_prior_is_that_of_the_others(slopes, name,
     """Its density at zero, and what a marginal prior says of the others, against a fit without the operator."""
     both = fitted(slopes, "1", "x", prior=JOINT)
     alone = fitted(slopes, other, prior=JOINT)
-    assert both.evidence_without(name) == pytest.approx(alone.log_evidence, abs=0.1 + 0.01 * abs(alone.log_evidence))
+    assert both.evidence_without(name) == pytest.approx(alone.log_evidence, abs=1e-3)
+
+
+def test_inequalities_hold_with_equalities(fisher):
+    """θ₁ = −θ₂ ≤ 1.9 where the data want 2."""
+    fit = fitted(fisher, *FISHER, constraints=[TIE, "u <= 1.9"])
+    draws = fit.posterior.sample(500, np.random.default_rng(0))
+    np.testing.assert_allclose(draws[:, 1], -draws[:, 2], rtol=1e-12)
+    assert draws[:, 1].max() <= 1.9
+    assert fit.theta[1] == pytest.approx(1.9)
+
+
+def test_a_fixed_coefficient_has_no_error_bar_and_stays_in_the_equation(fisher):
+    made = refine(fisher, library(*FISHER), noise=IID(SIGMA), constraints="laplacian(u) == 0.02")
+    assert all("laplacian(u)" in fit.names for fit in made.models)
+    assert made.best.theta[0] == 0.02
+    assert made.best.posterior.variance[0] == 0
+    assert made.best.narrowed[0] == 0
+    assert "0.02" in made.text
+
+
+def test_tied_operators_enter_and_leave_together(fisher):
+    given = {"noise": IID(SIGMA), "constraints": TIE, "prior": UNIT}
+    made = refine(fisher, library(*FISHER), **given)
+    assert {frozenset(fit.names) for fit in made.models} == set(map(frozenset, (FISHER, FISHER[1:], FISHER[:1])))
+    short = refine(fisher, library(*FISHER), budget=0.0, **given)
+    assert set(short.left_out) == {FISHER[:1], FISHER[1:]}
+
+
+def test_without_time_tied_operators_are_weighed_by_one_density_at_zero(slopes):
+    given = {"noise": IID(SIGMA), "constraints": "x + x**2 == 0", "prior": UNIT}
+    short = refine(slopes, library("1", "x", "x**2"), budget=0.0, **given)
+    alone = refine(slopes, library("1", "x", "x**2"), structures=[["1"]], **given).best
+    assert refining.evidence_of([("1",)], short.models)["1",] == pytest.approx(alone.log_evidence, abs=0.1)
+    assert short.inclusion()["x"] == short.inclusion()["x**2"]
+
+
+def test_chains_satisfy_equalities_and_have_a_joint_prior(slopes):
+    pytest.importorskip("nutpie")
+    prior = Prior({("1", "x"): JointNormal([0.5, 0.2], 0.02**2 * np.array([[1, -0.9], [-0.9, 1]]))})
+    names, given = ("1", "x", "x**2"), {"constraints": "x + x**2 == 0", "prior": prior}
+    laplace = fitted(slopes, *names, **given).posterior
+    draws = fitted(slopes, *names, **given, sample=NUTS(150, 60, 1)).posterior.rows
+    np.testing.assert_allclose(draws[:, 1], -draws[:, 2], rtol=1e-9)
+    sd = np.sqrt(laplace.variance)
+    assert np.abs((draws.mean(axis=0) - laplace.mean) / sd).max() < 0.35
+    np.testing.assert_allclose(np.cov(draws.T) / np.outer(sd, sd), laplace.covariance / np.outer(sd, sd), atol=0.3)
+
+
+REFUSED = [
+    ({"structures": [FISHER, FISHER[:2]]}, RefineError, r"structures: in .* make 'u' zero; add the operators"),
+    ({"constraints": "u == 2", "structures": [FISHER[:1]]}, InfeasibleError, "'u == 2' cannot hold in a model without"),
+    (
+        {"prior": Prior({"u": HalfNormal(1)})},
+        RefineError,
+        r"prior of 'u': 'u \+ u\*\*2 == 0' is an equality.*state a N",
+    ),
+    ({"constraints": ["u == 2", "u == 3"]}, InfeasibleError, "these cannot hold together: 'u == 2'; 'u == 3'"),
+]
+
+
+@pytest.mark.parametrize("change, error, text", REFUSED)
+def test_what_equalities_forbid_is_refused_before_anything_is_computed(fisher, monkeypatch, change, error, text):
+    monkeypatch.setattr(refining, "Measurements", None)
+    with pytest.raises(error, match=text):
+        refine(fisher, library(*FISHER), **{"noise": IID(SIGMA), "constraints": TIE, **change})
+
+
+def test_an_equality_against_well_posedness_is_refused(fisher):
+    with pytest.raises(InfeasibleError, match=r"well posed.*; 'laplacian\(u\) == -1'"):
+        fitted(fisher, *FISHER, constraints="laplacian(u) == -1")
+
+
+def test_equalities_of_parameters_are_refused(fisher):
+    inside = Library({"u": ["laplacian(u)", "u/(K + u)"]}, boundary=NoFlux(), parameters={"K": (0.1, 2.0)})
+    with pytest.raises(RefineError, match="equality of a parameter; write it into the operators"):
+        refine(fisher, inside, noise=IID(SIGMA), constraints="K - [u/(K + u)] == 0")
+
+
+def test_parameters_go_with_equalities_of_coefficients(fisher):
+    """u^K with K near 2, tied to u: as without parameters where K is 2."""
+    inside = Library({"u": ["laplacian(u)", "u", "u**K"]}, boundary=NoFlux(), parameters={"K": (1.5, 3.0)})
+    made = refine(
+        fisher,
+        inside,
+        noise=IID(SIGMA),
+        constraints=["u + [u**K] == 0", "K >= 1.6", "K <= 2.9"],
+        structures=[inside.names],
+    )
+    at = dict(zip(made.best.names, made.best.posterior.mean, strict=True))
+    sd = dict(zip(made.best.names, np.sqrt(made.best.posterior.variance), strict=True))
+    assert at["u"] == pytest.approx(-at["u**K"])
+    (name,) = made.parameters
+    assert abs(at[name] - 2) < 3 * sd[name]
