@@ -355,9 +355,9 @@ def _constraints(known: _Given, library: Library) -> LinearConstraints | None:
     if known.library.unknown:
         texts = constraints_of(texts, known.library, library.names)
     given = None if texts is None else as_linear(texts, library.names)
-    return (
-        as_linear(given, library.names).joined(as_linear(library.ties, library.names).rows) if library.ties else given
-    )
+    if not library.ties:
+        return given
+    return as_linear(given, library.names).joined(as_linear(library.ties, library.names).rows)
 
 
 def _on_cluster(setup: Setup, given: Sequence[Data], client: Any, stored: Sequence[Stored] | None) -> Setup:

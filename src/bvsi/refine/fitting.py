@@ -27,7 +27,7 @@ import numpy as np
 import scipy.linalg
 
 from bvsi.common.arrays import Array, Rng
-from bvsi.infer.constraints.program import solve_program
+from bvsi.infer.constraints import project, solve_program
 from bvsi.infer.fit import Reason, Status
 from bvsi.infer.posteriors import GaussianPosterior, TruncatedPosterior
 from bvsi.refine.expansion import (
@@ -534,6 +534,7 @@ def _result(model: ForwardModel, found: _Solved, rng: Rng) -> ForwardFit:
     if not model.level_known:
         likelihood -= 0.5 * model.count * math.log(point.level)
     evidence = likelihood - 0.5 * (law.logdet + exponent) + model.prior.log_size
+    best = project(base.mean, model.bounds, at.reduced[0]) if at.convex else point.theta  # after a last step
     weaker = _weaker(model)  # what the data tell is in units of the likely prior, not of the weaker one
     return ForwardFit(
         point.theta,
@@ -545,7 +546,7 @@ def _result(model: ForwardModel, found: _Solved, rng: Rng) -> ForwardFit:
         evidence,
         model.prior.scale,
         exponent,
-        evidence + model.prior.without(base.mean, at.reduced[0]),
+        evidence + model.prior.without(best, at.reduced[0]),
         model.prior.free,
         tuple(own[0] for own in states),
         tuple(values),

@@ -130,18 +130,19 @@ class CoefficientPrior:
         is infinite where the prior has no density at zero, of which nothing follows, and −∞ where θ_i cannot be zero.
         """
         variance = np.diag(inverse_along(S, self.T)[0])
+        correlated = np.count_nonzero(self.precision) > len(theta)
         found = np.full(len(theta), -np.inf)
         for i in np.flatnonzero(variance > 0):
             law = self.laws.get(int(i), Normal(float(self.centre[i]), float(self.scale[i]) ** 2))
             with np.errstate(divide="ignore"):
                 prior = float(law.logpdf(np.array(0.0)))
             found[i] = -0.5 * (theta[i] ** 2 / variance[i] + math.log(variance[i]) + LOG_2PI) - prior
-            if np.isfinite(prior):
+            if correlated and np.isfinite(prior):
                 found[i] += self._forgotten(int(i), theta, S)
         return found
 
     def _forgotten(self, i: int, theta: Array, S: Array) -> float:
-        """log E[p_0(θ') / p(θ' | θ_i = 0)]; zero where the prior does not correlate what is left out with the rest."""
+        """log E[p_0(θ') / p(θ' | θ_i = 0)]; −∞ where θ_i cannot be zero."""
         zero = np.where(np.arange(len(theta)) == i, 0.0, np.inf)
         try:
             affine = self.equalities.with_bounds(-zero, zero, ("",) * len(zero)).affine()
@@ -151,8 +152,6 @@ class CoefficientPrior:
         own = np.ix_(left, left)
         alone = np.zeros_like(S)
         alone[own] = np.linalg.inv(np.linalg.inv(self.precision)[own])
-        if np.allclose(alone[own], self.precision[own], rtol=1e-9, atol=0.0):
-            return 0.0
 
         def part(M: Array, m: Array) -> tuple[Array, Array]:
             """P and h of exp(−½ (θ − m)ᵀ M (θ − m)) ∝ exp(−½ ηᵀPη + hᵀη)."""
