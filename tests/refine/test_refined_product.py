@@ -136,8 +136,8 @@ IMPOSSIBLE = [
     ),
     (('"u**2"]}', '"u*k"]}\nunknown = {k = "x"}'), "the function k cannot be fitted"),
     (
-        ("[refine]\n", '[posterior.priors]\n"u" = {distribution = "laplace", location = 0, scale = 1}\n[refine]\n'),
-        "forward solves need a density without corner",
+        ("[refine]\n", '[posterior.priors]\n"u" = {distribution = "horseshoe", scale = 1}\n[refine]\n'),
+        "forward solves need a density without a spike",
     ),
     (("[refine]\n", '[refine]\non = "data.nc"\n'), "data.nc"),
 ]

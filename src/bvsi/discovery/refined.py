@@ -282,7 +282,7 @@ class Refined:
                 f"that of the widest {fit.roughness:.2g}): probably a wrong minimum, in which waves that no sensor "
                 "sees make up for wrong coefficients. Bound the coefficients (constraints=), or use more sensors."
             )
-        found += [told for told in (self._two_minima, self._unequal) if told]
+        found += [told for told in (self._noted, self._unequal) if told]
         if self.few_sensors:
             found.append(
                 "The field between the sensors is known by its smoothness alone: error bars of coefficients that "
@@ -303,10 +303,10 @@ class Refined:
         return tuple(found)
 
     @property
-    def _two_minima(self) -> str:
-        """What tells that another minimum fits as well; empty where none was met."""
+    def _noted(self) -> str:
+        """What tells that another minimum fits as well, or of a prior with a corner there; empty where none does."""
         status = self.best.status
-        return status.message if status.converged and Reason.AMBIGUOUS in status.reasons else ""
+        return status.message if status.converged and status.reasons & {Reason.AMBIGUOUS, Reason.NOT_PEAKED} else ""
 
     @property
     def _unequal(self) -> str:

@@ -27,6 +27,7 @@ from bvsi.discovery.refined import MISFIT, PredictedExperiment, Refined, SpacesC
 from bvsi.discovery.screening import check_arguments, check_rng
 from bvsi.errors import InfeasibleError, NotPositiveDefiniteError
 from bvsi.infer.constraints import AnyConstraints, LinearConstraints, as_linear
+from bvsi.infer.fit import Reason
 from bvsi.infer.nuts import NUTS
 from bvsi.infer.posteriors import moved
 from bvsi.infer.posteriors.closed_form import covariance_root
@@ -410,7 +411,8 @@ class _Structures:
             found = sampled(model, begin, nuts, at, rng=rng, progress=progress)
             made = replace(found, theta=fit.theta, posterior=moved(found.posterior, offset))
             notes = " ".join(made.posterior.warnings)  # type: ignore[union-attr]
-            status = replace(fit.status, converged=not notes, message=f"Coefficients by NUTS. {notes}".strip())
+            told, reasons = f"Coefficients by NUTS. {notes}".strip(), fit.status.reasons - {Reason.NOT_PEAKED}
+            status = replace(fit.status, converged=not notes, message=told, reasons=reasons)
         except OutOfTimeError as error:
             made, status = fit, replace(fit.status, message=f"Converged; chains were given up: {error}")
         self.fits[frozenset(some.names)] = replace(made, status=status)

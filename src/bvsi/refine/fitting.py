@@ -556,9 +556,20 @@ def _result(model: ForwardModel, found: _Solved, rng: Rng) -> ForwardFit:
         point.law,
         point.level,
         point.steps,
-        found.status,
+        found.status.noted(_at_corners(model, point, np.diag(law.inverse)), Reason.NOT_PEAKED),
         _solve_error(model, point, at),
         _roughness(model, point),
+    )
+
+
+def _at_corners(model: ForwardModel, point: Point, variance: Array) -> str:
+    """What tells of coefficients at a corner of their prior; empty where there is none."""
+    names = [model.names[i] for i in model.prior.corners(point.theta, variance)]
+    if not names:
+        return ""
+    return (
+        f"{', '.join(names)}: at the corner of the prior, which is as narrow as what the data say; error bars and "
+        "probabilities are rough: use sample=NUTS(...), or a wider prior."
     )
 
 
