@@ -116,11 +116,15 @@ def test_an_estimate_at_a_corner_is_told_and_chains_have_the_law(scale):
     fit = fitted(data, law)
     assert fit.status.converged
     assert Reason.NOT_PEAKED in fit.status.reasons
+    assert fit.used == pytest.approx(fitted(data, Normal(0.0, scale**2)).used, abs=1.0)
     pytest.importorskip("nutpie")
     theta, density = law_of(data, law)
     total = np.trapezoid(density, theta)
     mean = np.trapezoid(density * theta, theta) / total
     sd = np.sqrt(np.trapezoid(density * (theta - mean) ** 2, theta) / total)
+    other = Normal(1.0, 0.3**2)
+    reference = np.trapezoid(law_of(data, other)[1], theta)
+    assert fit.log_evidence - fitted(data, other).log_evidence == pytest.approx(np.log(total / reference), abs=0.25)
     made = refine(data, SOURCE, noise=IID(SIGMA), prior=prior, structures=[["1"]])
     assert any("at the corner of the prior" in doubt for doubt in made.doubts)
     chains = refine(data, SOURCE, noise=IID(SIGMA), prior=prior, structures=[["1"]], sample=NUTS(200, 80, 1))
@@ -140,7 +144,9 @@ def test_other_laws_are_refused_with_a_remedy(prior, text):
         refine(source(1.0), Library({"u": ["laplacian(u)", "u"]}, boundary=NoFlux()), noise=IID(SIGMA), prior=prior)
 
 
-@pytest.mark.parametrize("law", [Normal(0.1, 0.1**2), Normal(-0.2, 0.1**2), StudentT(5, 0.0, 0.1)], ids=repr)
+@pytest.mark.parametrize(
+    "law", [Normal(0.1, 0.1**2), Normal(-0.2, 0.1**2), StudentT(5, 0.0, 0.1), Laplace(0.0, 0.1)], ids=repr
+)
 def test_a_stated_prior_counts_where_the_model_without_an_operator_was_not_fitted(law):
     """Savage and Dickey with the density of that prior at zero, against a fit without the operator."""
     library, prior = Library({"u": ["1", "u"]}, boundary=NoFlux()), Prior({"u": law})

@@ -130,7 +130,7 @@ IMPOSSIBLE = [
         (
             "[refine]\n",
             '[posterior]\nconstraints = ["u + u**2 == 0"]\n'
-            '[posterior.priors]\n"u" = {distribution = "halfnormal", scale = 1}\n[refine]\n',
+            '[posterior.priors]\n"u" = {distribution = "half-normal", scale = 1}\n[refine]\n',
         ),
         "is an equality, and forward solves need a Gaussian",
     ),

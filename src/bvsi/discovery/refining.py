@@ -104,8 +104,8 @@ def refine(
         enter and leave an equation together; those that have to be non-zero stay in it.
     prior
         Laws of coefficients by name, as in ``discover``: ``Normal``, ``JointNormal``, ``LogNormal``, ``HalfNormal``,
-        ``Uniform``, ``StudentT``; of coefficients in equalities, Gaussians. Others have N(0, s²), where s is the
-        coefficient with which an operator alone would change the fields by their own size between two frames.
+        ``Uniform``, ``StudentT``, ``Laplace``; of coefficients in equalities, Gaussians. Others have N(0, s²), where s
+        is the coefficient with which an operator alone would change the fields by their own size between two frames.
     structures
         Operators of the equations to compare. By default what was selected, its rivals, and, beside those
         that are probable, all with one operator more or less. Refused where equalities make a coefficient zero in one.

@@ -509,6 +509,8 @@ def _moved(model: ForwardModel, point: Point, coupled: Sequence[Array], x: Array
 def _result(model: ForwardModel, found: _Solved, rng: Rng) -> ForwardFit:
     point, sums = found.point, found.sums
     at = Expansion.of(model, point, sums, found.volume)
+    blunt = replace(model, prior=model.prior.blunt)
+    at = replace(at, A=at.A + blunt.prior.information(point.theta) - model.prior.information(point.theta))
     law = Joint.of(at)
     base = GaussianPosterior(model.names, point.theta + law.inverse @ law.slope, law.inverse)
     states, values, spreads = [], [], []
@@ -542,7 +544,7 @@ def _result(model: ForwardModel, found: _Solved, rng: Rng) -> ForwardFit:
         likelihood,
         sums.deviance / point.level,
         model.count,
-        law.used(model, point),
+        law.used(blunt, point),
         evidence,
         model.prior.scale,
         exponent,

