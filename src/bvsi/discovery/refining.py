@@ -26,7 +26,7 @@ from bvsi.discovery.parameters import told_parameters
 from bvsi.discovery.refined import MISFIT, PredictedExperiment, Refined, SpacesCompared, evidence_of
 from bvsi.discovery.screening import check_arguments, check_rng
 from bvsi.errors import InfeasibleError, NotPositiveDefiniteError
-from bvsi.infer.constraints import AnyConstraints, LinearConstraints, as_linear
+from bvsi.infer.constraints import AnyConstraints, Constraints, LinearConstraints, as_linear
 from bvsi.infer.fit import Reason
 from bvsi.infer.nuts import NUTS
 from bvsi.infer.posteriors import moved
@@ -480,11 +480,8 @@ class _Structures:
         if as_linear(at.ties, at.names).A[:, own].any():
             raise RefineError("refine: a parameter that stands in several equations cannot be fitted.")
         limits = self._limits.restrict([*(name for name in at.names if name not in columns), *known])
-        low, high = (
-            np.array([getattr(known[name], end) if name in values else without for name in limits.names])
-            for end, without in (("low", -np.inf), ("high", np.inf))
-        )
-        limits = limits.with_bounds(low, high, [f"bounds of {name!r}" for name in limits.names])
+        inside = Constraints(bounds={name: (known[name].low, known[name].high) for name in values})
+        limits = limits.joined(inside.bind(limits.names).rows)
         model = ForwardModel.of(self._measured, at, limits_of(at, limits, values), self._prior)
         mean, precision = model.prior.mean.copy(), model.prior.precision.copy()
         for i, name in enumerate(model.names):
