@@ -206,3 +206,20 @@ def test_parameters_go_with_equalities_of_coefficients(fisher):
     assert at["u"] == pytest.approx(-at["u**K"])
     (name,) = made.parameters
     assert abs(at[name] - 2) < 3 * sd[name]
+
+
+def test_components_of_a_vector_share_their_coefficients():
+    """v_t = 0.05 Δv + 0.5 v of both components, within bounds that are merged with the ties."""
+    both = Library({"v": ["laplacian(v)", "v"]}, boundary=NoFlux(), vectors={"v": ("a", "b")})
+    x, times = np.linspace(0.0, 1.0, 8), np.linspace(0.0, 0.5, 5)
+    X, Y = np.meshgrid(x, x, indexing="ij")
+    start = {"a": 1 + 0.5 * np.cos(np.pi * X).ravel(), "b": 1 + 0.3 * np.cos(np.pi * Y).ravel()}
+    data = Data(times, {f: np.tile(u0, (5, 1)) for f, u0 in start.items()}, Grid(x=x, y=x))
+    u, _ = simulator(data, both).run(np.array([0.05, 0.5, 0.05, 0.5]), start, times)
+    rng = np.random.default_rng(0)
+    noisy = data.with_fields({f: values + 0.01 * rng.standard_normal(values.shape) for f, values in u.items()})
+    made = refine(noisy, both, noise=IID(0.01), constraints=["[a: v] >= 0", "[a: v] <= 5"])
+    assert {len(fit.names) for fit in made.models} == {2, 4}
+    fit = made.best
+    np.testing.assert_array_equal(fit.theta[:2], fit.theta[2:])
+    assert np.abs((fit.theta[:2] - [0.05, 0.5]) / np.sqrt(fit.posterior.variance[:2])).max() < 3
