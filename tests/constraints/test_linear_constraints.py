@@ -257,3 +257,11 @@ def test_further_bounds():
     with pytest.raises(InfeasibleError, match="prior of 'b'") as caught:
         rows.with_bounds(np.array([0, 2, -INF, -INF]), np.full(4, INF), texts)
     assert set(caught.value.rows) == {"prior of 'a'", "prior of 'b'", "a + b == 1"}
+
+
+def test_further_rows_join_those_that_were_merged():
+    both = as_linear(["u >= 0", "u <= 5"], ("u", "v"))
+    tied = both.joined(as_linear("u == v", ("u", "v")).rows)
+    assert tied.satisfied([[5.0, 5.0], [5.0, 4.0], [6.0, 6.0]]).tolist() == [True, False, False]
+    with pytest.raises(InfeasibleError, match="'u == v'"):
+        tied.joined(as_linear("v >= 6", ("u", "v")).rows)

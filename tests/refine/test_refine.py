@@ -60,7 +60,7 @@ def test_a_linear_problem_has_its_closed_form():
     fit, one = fit_forward(model), model.experiments[0]
     n, T = len(X), len(TIMES)
     G = np.concatenate([np.kron(TIMES[:, None], np.ones((n, 1))), np.kron(np.ones((T, 1)), one.P @ one.V)], axis=1)
-    prior = np.concatenate([model.scale**-2.0, one.precisions(fit.smoothness[0])])
+    prior = np.concatenate([model.prior.scale**-2.0, one.precisions(fit.smoothness[0])])
     H = G.T @ G / SIGMA**2 + np.diag(prior)
     solved, covariance = np.linalg.solve(H, G.T @ data.fields["u"].ravel() / SIGMA**2), np.linalg.inv(H)
     np.testing.assert_allclose(fit.theta, solved[:1], rtol=1e-4)
@@ -68,7 +68,7 @@ def test_a_linear_problem_has_its_closed_form():
     np.testing.assert_allclose(fit.predictions[0].ravel(), G @ solved, atol=1e-4)
     np.testing.assert_allclose(fit.spreads[0].ravel(), np.sqrt(np.einsum("ip,pq,iq->i", G, covariance, G)), rtol=1e-6)
     # modes without a prior are integrated over with measure one; constants, μ among them, are left out
-    held = np.log(one.precisions(fit.smoothness[0])[one.mu > 0]).sum() - 2 * np.log(model.scale).sum()
+    held = np.log(one.precisions(fit.smoothness[0])[one.mu > 0]).sum() - 2 * np.log(model.prior.scale).sum()
     exponent = np.sum((data.fields["u"].ravel() - G @ solved) ** 2) / SIGMA**2 + solved @ (prior * solved)
     log = -0.5 * exponent + 0.5 * held - 0.5 * np.linalg.slogdet(H)[1]
     assert fit.log_evidence == pytest.approx(log, abs=1e-2)
@@ -145,7 +145,7 @@ def test_structures_have_probabilities_and_coefficients_are_averaged():
         ({"bins": {"x": -1.0}}, "at least 0"),
         ({"bins": {"time": 0.2}}, "longer than the 0.1 between frames"),
         ({"blur": {"x": 1.0}}, "all of them reach out"),
-        ({"constraints": "laplacian(u) == 0.05"}, "equalities"),
+        ({"constraints": ["laplacian(u) == 0.05", "u == 1"]}, "they fix every coefficient"),
         ({"noise": [IID(1.0), IID(1.0)]}, "2 models for 1"),
     ],
 )

@@ -126,11 +126,18 @@ IMPOSSIBLE = [
     (("[refine]\n", "[refine]\nblur = {q = 0.1}\n"), "blur: the data have no axis 'q'; they have x"),
     (("[refine]\n", "[refine]\nbins = {z = 0.1}\n"), "bins: the data have no axis 'z'; they have x, time"),
     (("[refine]\n", "[refine]\nbins = {time = 0.2}\n"), "longer than the 0.0454545 between frames"),
-    (("[refine]\n", '[posterior]\nconstraints = ["u == 2"]\n[refine]\n'), "equalities cannot be used"),
+    (
+        (
+            "[refine]\n",
+            '[posterior]\nconstraints = ["u + u**2 == 0"]\n'
+            '[posterior.priors]\n"u" = {distribution = "half-normal", scale = 1}\n[refine]\n',
+        ),
+        "is an equality, and forward solves need a Gaussian",
+    ),
     (('"u**2"]}', '"u*k"]}\nunknown = {k = "x"}'), "the function k cannot be fitted"),
     (
-        ("[refine]\n", '[posterior.priors]\n"u" = {distribution = "laplace", location = 0, scale = 1}\n[refine]\n'),
-        "forward solves need a density without corner",
+        ("[refine]\n", '[posterior.priors]\n"u" = {distribution = "horseshoe", scale = 1}\n[refine]\n'),
+        "forward solves need a density without a spike",
     ),
     (("[refine]\n", '[refine]\non = "data.nc"\n'), "data.nc"),
 ]

@@ -343,10 +343,14 @@ def _fit_of(record: dict[str, Any]) -> ForwardFit:
         posterior = TruncatedPosterior(base, bounds, np.array(limits.get("mode", theta), dtype=float))
     arrays = {name: tuple(np.array(own, dtype=float) for own in record.get(name, ())) for name in _BY_EXPERIMENT}
     scale = np.array(record["scale"], dtype=float)
-    zero = np.array(record.get("at_zero", 0 * theta), dtype=float)
-    read = {"theta": theta, "scale": scale, "at_zero": zero, "status": status_of(record["status"])}
-    usual = {"exponent": float(np.sum((theta / scale) ** 2))}  # of files from before priors could be stated
-    return ForwardFit(**{**usual, **record, **arrays, **read, "posterior": posterior})
+    if "without" not in record:  # files from before priors could be stated, with N(0, s²)
+        sd = np.sqrt(posterior.variance)
+        without = record["log_evidence"] + np.log(scale / sd) - 0.5 * (posterior.mean / sd) ** 2
+        usual = {"exponent": float(np.sum((theta / scale) ** 2)), "free": len(theta), "without": without}
+        record = {name: value for name, value in (usual | record).items() if name != "at_zero"}
+    without = np.array(record["without"], dtype=float)
+    read = {"theta": theta, "scale": scale, "without": without, "status": status_of(record["status"])}
+    return ForwardFit(**{**record, **arrays, **read, "posterior": posterior})
 
 
 def _spread(visited: Visited, candidates: tuple[str, ...]) -> np.ndarray:

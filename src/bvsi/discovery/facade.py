@@ -357,7 +357,7 @@ def _constraints(known: _Given, library: Library) -> LinearConstraints | None:
     given = None if texts is None else as_linear(texts, library.names)
     if not library.ties:
         return given
-    return as_linear((*(given.texts if given else ()), *library.ties), library.names)
+    return as_linear(given, library.names).joined(as_linear(library.ties, library.names).rows)
 
 
 def _on_cluster(setup: Setup, given: Sequence[Data], client: Any, stored: Sequence[Stored] | None) -> Setup:

@@ -34,6 +34,7 @@ _ALIKE = 5.0
 # Variance of the finest modes of a state between sensors over that of the widest, by its most likely law, beyond which
 # the state is not resolved. At wrong coefficients it was 0.9, at the right ones 7e-5 and less (2 draws of 40 sensors).
 _ROUGHEST = 0.1
+_TIED = 1e-9  # 1 − |ρ| of coefficients that equalities tie together
 _SHOWN = 0.01  # probability of operators that the text shows, and ten times that of structures
 
 
@@ -63,8 +64,9 @@ class SpacesCompared:
         return self.p_value < _DOUBTED
 
     def __str__(self) -> str:
-        worst = int(np.argmax(np.abs(self.difference / self.sd)))
-        told = f"{self.names[worst]} by {abs(self.difference[worst] / self.sd[worst]):.1f} standard deviations"
+        z = np.divide(np.abs(self.difference), self.sd, out=np.zeros_like(self.sd), where=self.sd > 0)
+        worst = int(np.argmax(z))
+        told = f"{self.names[worst]} by {z[worst]:.1f} standard deviations"
         if not self.doubted:
             return f"Weak form and forward solves agree (p = {self.p_value:.2g}); they differ most in {told}."
         return f"Weak form and forward solves disagree (p = {self.p_value:.2g}), most in {told}. {self.cause}"
@@ -280,7 +282,7 @@ class Refined:
                 f"that of the widest {fit.roughness:.2g}): probably a wrong minimum, in which waves that no sensor "
                 "sees make up for wrong coefficients. Bound the coefficients (constraints=), or use more sensors."
             )
-        found += [told for told in (self._two_minima, self._unequal) if told]
+        found += [told for told in (self._noted, self._unequal) if told]
         if self.few_sensors:
             found.append(
                 "The field between the sensors is known by its smoothness alone: error bars of coefficients that "
@@ -301,10 +303,10 @@ class Refined:
         return tuple(found)
 
     @property
-    def _two_minima(self) -> str:
-        """What tells that another minimum fits as well; empty where none was met."""
+    def _noted(self) -> str:
+        """What tells that another minimum fits as well, or of a prior with a corner there; empty where none does."""
         status = self.best.status
-        return status.message if status.converged and Reason.AMBIGUOUS in status.reasons else ""
+        return status.message if status.converged and status.reasons & {Reason.AMBIGUOUS, Reason.NOT_PEAKED} else ""
 
     @property
     def _unequal(self) -> str:
@@ -347,11 +349,24 @@ class Refined:
 
 
 def evidence_of(structures: Iterable[Sequence[str]], fits: Sequence[ForwardFit]) -> dict[tuple[str, ...], float]:
-    """log p(û | m) of structures that were not fitted, from fits of one operator more: the largest of these."""
+    """log p(û | m) of structures that were not fitted: the largest that follows from fits of more operators.
+
+    These are fits of one operator more, or of several that equalities tie to each other.
+    """
     found = dict[tuple[str, ...], float]()
     for names in map(tuple, structures):
-        larger = [(fit, set(fit.names) - set(names)) for fit in fits if set(names) < set(fit.names)]
-        logs = [fit.evidence_without(*more) for fit, more in larger if len(more) == 1]
+        larger = [
+            (fit, [name for name in fit.names if name not in names]) for fit in fits if set(names) < set(fit.names)
+        ]
+        logs = [fit.evidence_without(more[0]) for fit, more in larger if _together(fit, more)]
         if logs and math.isfinite(max(logs)):
             found[names] = max(logs)
     return found
+
+
+def _together(fit: ForwardFit, names: Sequence[str]) -> bool:
+    """Whether one coefficient determines the others."""
+    at = [fit.names.index(name) for name in names]
+    V = fit.posterior.covariance[np.ix_(at, at)] if len(at) > 1 else np.ones((1, 1))
+    sd = np.sqrt(np.diag(V))
+    return bool((np.abs(V) >= (1 - _TIED) * np.outer(sd, sd)).all())

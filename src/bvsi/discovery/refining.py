@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-import scipy.linalg
 from numpy.typing import ArrayLike
 from scipy.spatial import cKDTree
 from scipy.special import chdtrc
@@ -27,9 +26,11 @@ from bvsi.discovery.parameters import told_parameters
 from bvsi.discovery.refined import MISFIT, PredictedExperiment, Refined, SpacesCompared, evidence_of
 from bvsi.discovery.screening import check_arguments, check_rng
 from bvsi.errors import InfeasibleError, NotPositiveDefiniteError
-from bvsi.infer.constraints import AnyConstraints, LinearConstraints, as_linear
+from bvsi.infer.constraints import AnyConstraints, Constraints, LinearConstraints, as_linear
+from bvsi.infer.fit import Reason
 from bvsi.infer.nuts import NUTS
 from bvsi.infer.posteriors import moved
+from bvsi.infer.posteriors.closed_form import covariance_root
 from bvsi.infer.priors import GaussianPrior, Prior
 from bvsi.linalg import single_threaded_blas
 from bvsi.noise import Noise
@@ -47,6 +48,7 @@ from bvsi.refine import (
     stated_laws,
 )
 from bvsi.refine.model import comparable
+from bvsi.select.path import Ties, needed, ties_of
 
 if TYPE_CHECKING:
     from bvsi.discovery.result import Discovery
@@ -60,6 +62,7 @@ _LOWER = 0.1
 _SOME = 5  # places or frames from which on neighbouring residuals are compared
 # Times that columns of parameters are made again, and the move of a parameter in standard deviations that ends it.
 _ROUNDS, _STANDS = 15, 0.05
+_WIDE = 1e6  # times as wide as its bounds is the prior of a parameter that has no other in chains: flat
 
 
 @single_threaded_blas()
@@ -96,13 +99,16 @@ def refine(
     noise
         As in ``discover``. ``SignalNoise(b=...)`` for counts has its variance at the prediction; noise that is alike at
         neighbours, stated (``Blurred``, ``Covariance``) or measured, is whitened.
+    constraints
+        Texts as in ``discover``. The prior is that given the equalities. Operators that equalities tie to each other
+        enter and leave an equation together; those that have to be non-zero stay in it.
     prior
-        Laws of coefficients by name, as in ``discover``: ``Normal``, ``LogNormal``, ``HalfNormal``, ``Uniform``,
-        ``StudentT``. Others have N(0, s²), where s is the coefficient with which an operator alone would change the
-        fields by their own size between two frames.
+        Laws of coefficients by name, as in ``discover``: ``Normal``, ``JointNormal``, ``LogNormal``, ``HalfNormal``,
+        ``Uniform``, ``StudentT``, ``Laplace``; of coefficients in equalities, Gaussians. Others have N(0, s²), where s
+        is the coefficient with which an operator alone would change the fields by their own size between two frames.
     structures
         Operators of the equations to compare. By default what was selected, its rivals, and, beside those
-        that are probable, all with one operator more or less.
+        that are probable, all with one operator more or less. Refused where equalities make a coefficient zero in one.
     on
         Where the equations are solved; by default at the nodes of the data. For sensors, a mesh of the domain: the
         initial field between them is inferred with its smoothness.
@@ -126,7 +132,17 @@ def refine(
         For draws of predictions where modes are many, by default ``numpy.random.default_rng(0)``.
     """
     begin = time.perf_counter()
-    check_refine(data, library, prior=prior, constraints=constraints, on=on, blur=blur, bins=bins, sample=sample)
+    check_refine(
+        data,
+        library,
+        prior=prior,
+        constraints=constraints,
+        structures=structures,
+        on=on,
+        blur=blur,
+        bins=bins,
+        sample=sample,
+    )
     check_rng(rng)
     if not (isinstance(budget, (int, float)) and budget >= 0):
         raise RefineError(f"budget: seconds, zero or more, are needed, such as budget=300; got {budget!r}.")
@@ -141,7 +157,7 @@ def refine(
     if structures is None or len(structures) > 1:
         among = {name for names in structures or (library.names,) for name in names}
         measured = comparable(measured, library.subset([name for name in library.names if name in among]))
-    library, prior, _, limits = told_parameters(library, prior, constraints)
+    library, prior, limits = _told(library, prior, constraints)
 
     def watch() -> None:
         _watch(search, begin + budget, progress)
@@ -177,6 +193,7 @@ def check_refine(
     *,
     prior: Prior | GaussianPrior | None = None,
     constraints: AnyConstraints = None,
+    structures: Sequence[Sequence[str]] | None = None,
     on: Grid | Mesh | None = None,
     blur: Mapping[str, float] | None = None,
     bins: Mapping[str, float] | None = None,
@@ -195,11 +212,34 @@ def check_refine(
     for one in experiments:
         check_instrument(one, on, blur, bins)
         check_equation(one, library, on)
+    library, prior, limits = _told(library, prior, constraints)
+    inside = limits.equality & limits.A[:, len(library.names) :].any(axis=1)
+    if inside.any():
+        text = limits.texts[np.flatnonzero(inside)[0]]
+        raise RefineError(f"constraints: {text!r} is an equality of a parameter; write it into the operators instead.")
+    stated_laws(prior, library.names, limits)
+    for names in map(tuple, structures or ()):
+        if zero := _held_at_zero(limits, library.subset(names).names, library):
+            raise RefineError(
+                f"structures: in {names!r} the constraints make {', '.join(map(repr, zero))} zero; add the operators "
+                "that are tied to it, or leave it out."
+            )
+
+
+def _told(
+    library: Library, prior: Prior | GaussianPrior | None, constraints: AnyConstraints
+) -> tuple[Library, Prior | GaussianPrior | None, LinearConstraints]:
+    """Library, prior, and all constraints on coefficients and parameters; components of a vector are tied."""
     library, prior, _, limits = told_parameters(library, prior, constraints)
-    if limits is not None and limits.equality.any():
-        raise RefineError("refine: constraints that are equalities cannot be used; write inequalities.")
-    if prior is not None:
-        stated_laws(prior, library.names)
+    names = (*library.names, *library.parameters)
+    return library, prior, as_linear(limits, names).joined(as_linear(library.ties, names).rows)
+
+
+def _held_at_zero(limits: LinearConstraints, names: Sequence[str], library: Library) -> list[str]:
+    """Those of some operators whose coefficient is zero by equalities, where the other operators are left out."""
+    affine = limits.restrict((*names, *library.parameters)).affine()
+    zero = ~affine.T.any(axis=1) & (affine.offset == 0)
+    return [name for name, held in zip(affine.names, zero, strict=True) if held]
 
 
 def _beside(one: Measurements, number: int, made: Refined) -> PredictedExperiment:
@@ -267,7 +307,7 @@ class _Structures:
         self,
         library: Library,
         measured: Sequence[Measurements],
-        limits: LinearConstraints | None,
+        limits: LinearConstraints,
         prior: Prior | GaussianPrior | None,
         found: Discovery | None,
         known: Refined | None,
@@ -276,6 +316,9 @@ class _Structures:
     ) -> None:
         self._library, self._measured, self._limits, self._found = library, measured, limits, found
         self._watch, self._rng, self._prior = watch, rng, prior
+        self._ties = ties_of(limits) or Ties(limits.names, np.eye(len(limits.names)), limits.names)
+        own = [name for name in needed(limits) if name in library.names]
+        self._kept = self._ties.keep([*library.keep, *own])
         self.fits: dict[frozenset[str], ForwardFit] = {}
         self.refused: list[tuple[tuple[str, ...], str]] = []
         if known is not None:
@@ -302,13 +345,24 @@ class _Structures:
     def given(self) -> list[tuple[str, ...]]:
         """What the weak form selected, and its rivals; first all operators where it cannot see between sensors."""
         if self._found is None:
-            return [self._library.names]
+            return [self._completed(self._library.names)]
         whole = [self._library.names] if any(one.sparse for one in self._measured) else []
         path = self._found.path
         near = [v for v in path.visited if v.score < path.best.score + _RIVALS]
         ranked = [self._found.names, *(v.names for v in sorted(near, key=lambda v: v.score))]
         own = [tuple(name for name in names if name not in self._found.parameters) for names in ranked]
-        return [names for names in dict.fromkeys((*whole, *own)) if names]
+        return [names for names in dict.fromkeys(map(self._completed, (*whole, *own))) if names]
+
+    def _completed(self, names: Sequence[str]) -> tuple[str, ...]:
+        """With operators that constraints need, and, where equalities make a coefficient zero, all that are tied."""
+        free = {*self._ties.keep(names), *self._kept}
+        every = self._ordered({*names, *self._ties.operators(self._kept)})
+        return self._ordered(self._ties.operators(free)) if _held_at_zero(self._limits, every, self._library) else every
+
+    def _ordered(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Operators as the library has them, without parameters."""
+        some = set(names)
+        return tuple(name for name in self._library.names if name in some)
 
     def fit(self, names: Sequence[str], *, tolerant: bool = False) -> None:
         """Fit one structure; with ``tolerant`` one that cannot be is noted and left out."""
@@ -343,7 +397,9 @@ class _Structures:
         if inside.any():
             whole = self._model_at(*operators(fit.theta))
             flat = [name not in own and known[without_equation(name)].prior is None for name in fit.names]
-            free = replace(whole, scale=np.where(flat, np.inf, whole.scale))  # bounds are all that is known of these
+            wide = np.where(flat, _WIDE, 1.0)  # bounds are all that is known of these
+            prior = replace(whole.prior, precision=whole.prior.precision / wide / wide[:, None])
+            free = replace(whole, prior=prior)
 
             def at(x: Array) -> tuple[ForwardModel, Array]:
                 return free.with_operators(operators(x + offset)[0]), np.where(inside, 0.0, x)
@@ -355,14 +411,14 @@ class _Structures:
             found = sampled(model, begin, nuts, at, rng=rng, progress=progress)
             made = replace(found, theta=fit.theta, posterior=moved(found.posterior, offset))
             notes = " ".join(made.posterior.warnings)  # type: ignore[union-attr]
-            status = replace(fit.status, converged=not notes, message=f"Coefficients by NUTS. {notes}".strip())
+            told, reasons = f"Coefficients by NUTS. {notes}".strip(), fit.status.reasons - {Reason.NOT_PEAKED}
+            status = replace(fit.status, converged=not notes, message=told, reasons=reasons)
         except OutOfTimeError as error:
             made, status = fit, replace(fit.status, message=f"Converged; chains were given up: {error}")
         self.fits[frozenset(some.names)] = replace(made, status=status)
 
     def _model(self, some: Library) -> ForwardModel:
-        limits = self._limits.restrict(some.names) if self._limits else None
-        return replace(ForwardModel.of(self._measured, some, limits, self._prior), watch=self._watch)
+        return self._model_at(some, {})
 
     def _weak_start(self, model: ForwardModel) -> list[Array]:
         """The estimate of the weak form, where it has all operators."""
@@ -420,18 +476,19 @@ class _Structures:
     def _model_at(self, at: Library, values: Mapping[str, float]) -> ForwardModel:
         """Operators and columns at values of the parameters, within their bounds."""
         columns, known = columns_of(at), self._library.parameters
-        if at.ties:
+        own = [name in columns for name in at.names]
+        if as_linear(at.ties, at.names).A[:, own].any():
             raise RefineError("refine: a parameter that stands in several equations cannot be fitted.")
-        inside = [f"{known[name].low!r} <= {name} <= {known[name].high!r}" for name in values]
-        given = self._limits.texts if self._limits else ()
-        limits = as_linear((*given, *inside), (*self._library.names, *known))
+        limits = self._limits.restrict([*(name for name in at.names if name not in columns), *known])
+        inside = Constraints(bounds={name: (known[name].low, known[name].high) for name in values})
+        limits = limits.joined(inside.bind(limits.names).rows)
         model = ForwardModel.of(self._measured, at, limits_of(at, limits, values), self._prior)
-        scale, centre = model.scale.copy(), model.centre.copy()
+        mean, precision = model.prior.mean.copy(), model.prior.precision.copy()
         for i, name in enumerate(model.names):
             if name in columns:
                 one, value = known[columns[name]], values[columns[name]]
-                scale[i], centre[i] = one.sd, 0.0 if one.prior is None else one.prior[0] - value
-        return replace(model, scale=scale, centre=centre, watch=self._watch)
+                mean[i], precision[i, i] = 0.0 if one.prior is None else one.prior[0] - value, one.sd**-2.0
+        return replace(model, prior=replace(model.prior, mean=mean, precision=precision), watch=self._watch)
 
     def _ranked(self) -> list[ForwardFit]:
         return sorted(self.fits.values(), key=lambda fit: -fit.log_evidence)
@@ -452,10 +509,9 @@ class _Structures:
         """Probable structures without one operator, or with one more; those that are kept stay."""
         ranked = self._ranked()
         likely = [fit for fit in ranked if fit.log_evidence > ranked[0].log_evidence - math.log(_WINDOW)]
-        free = [name for name in self._library.names if name not in self._library.keep]
-        own = set(self._library.names)
-        changed = [(set(fit.names) & own) ^ {name} for fit in likely for name in free]
-        return [tuple(name for name in self._library.names if name in one) for one in changed if one]
+        own = [name for name in self._ties.free if name in self._library.names]
+        changed = [(set(fit.names) & set(own)) ^ {name} for fit in likely for name in own if name not in self._kept]
+        return [self._ordered(self._ties.operators(one)) for one in changed if one]
 
 
 def _from_starts(model: ForwardModel, starts: Sequence[Array], rng: Rng | None) -> ForwardFit:
@@ -489,17 +545,11 @@ def _agreement(found: Discovery, fits: dict[frozenset[str], ForwardFit], data: M
         return None
     order = [found.names.index(name) for name in fit.names]
     weak = found.posterior.covariance[np.ix_(order, order)]
-    own, difference = fit.posterior.covariance, found.theta[order] - fit.posterior.mean
-    try:
-        L = np.linalg.cholesky(own)
-    except np.linalg.LinAlgError:
-        return None
-    ratio, Q = np.linalg.eigh(
-        scipy.linalg.solve_triangular(L, scipy.linalg.solve_triangular(L, weak, lower=True).T, lower=True)
-    )
+    root, difference = covariance_root(fit.posterior.covariance), found.theta[order] - fit.posterior.mean
+    ratio, Q = np.linalg.eigh(root.inverse @ weak @ root.inverse.T)
     variance = np.maximum(ratio - 1, 1.0)
-    z = Q.T @ scipy.linalg.solve_triangular(L, difference, lower=True)
-    sd = np.sqrt(np.diag((L @ Q * variance) @ (L @ Q).T))
+    z = Q.T @ root.inverse @ difference
+    sd = np.sqrt(np.diag((root.R @ Q * variance) @ (root.R @ Q).T))
     p_value = float(chdtrc(len(z), float(np.sum(z**2 / variance))))
     return SpacesCompared(fit.names, difference, sd, p_value, _cause(fit, data))
 

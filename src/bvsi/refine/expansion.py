@@ -23,6 +23,7 @@ from bvsi.forward.tangents import solve_with_tangents
 from bvsi.infer.constraints import LinearConstraints
 from bvsi.infer.nuts import NUTS
 from bvsi.infer.posteriors import GaussianPosterior, TruncatedPosterior
+from bvsi.infer.posteriors.closed_form import covariance_root
 from bvsi.infer.priors import PriorDensity
 from bvsi.infer.sampling import LogPosterior, prepare
 from bvsi.likelihood import ValueGradient
@@ -30,6 +31,7 @@ from bvsi.refine.instrument import RefineError
 from bvsi.refine.linear import Propagated
 from bvsi.refine.measurements import Measurements
 from bvsi.refine.model import ForwardFit, ForwardModel
+from bvsi.refine.prior import inverse_along
 from bvsi.residual.discrete import NotFiniteError
 
 _KEPT = 20_000_000  # derivatives that are kept to be used again: 160 MB
@@ -108,7 +110,10 @@ class Volume:
 
 @dataclass(frozen=True, eq=False)
 class Expansion:
-    """Φ, and of Φ + Σ log|C| −½ gradient, ½ curvature: A (d, d), g (d,) of θ; B (m, d), C (m, m), h (m,) of each z."""
+    """Φ, and of Φ + Σ log|C| −½ gradient, ½ curvature: A (d, d), g (d,) of θ; B (m, d), C (m, m), h (m,) of each z.
+
+    Equalities leave the columns of T (d, n) free.
+    """
 
     phi: float
     A: Array
@@ -116,6 +121,7 @@ class Expansion:
     B: tuple[Array, ...]
     C: tuple[Array, ...]
     h: tuple[Array, ...]
+    T: Array
 
     @staticmethod
     def of(model: ForwardModel, point: Point, sums: Sums, volume: Volume | None = None) -> Expansion:
@@ -123,18 +129,19 @@ class Expansion:
         d = len(point.theta)
         H, slope = sums.curvature, [g / point.level for g in sums.slope]
         held = [one.precisions(law) for one, law in zip(model.experiments, point.law, strict=True)]
-        phi = sums.deviance / point.level + model.exponent(point.theta)
+        phi = sums.deviance / point.level + model.prior.exponent(point.theta)
         phi += sum(float(np.sum(p * z**2)) for p, z in zip(held, point.z, strict=True))
         C = tuple(_raised(own[d:, d:] / point.level, p) for own, p in zip(H, held, strict=True))
         gradient = np.zeros(d) if volume is None else volume.slope(point.theta)
         curvature = np.zeros((d, d)) if volume is None else volume.curvature - 2 * volume.freed
         return Expansion(
             phi,
-            sum(own[:d, :d] / point.level for own in H) + np.diag(model.information(point.theta)) + 0.5 * curvature,
-            sum(own[:d] for own in slope) + model.pull(point.theta) - 0.5 * gradient,
+            sum(own[:d, :d] / point.level for own in H) + model.prior.information(point.theta) + 0.5 * curvature,
+            sum(own[:d] for own in slope) + model.prior.pull(point.theta) - 0.5 * gradient,
             tuple(own[d:, :d] / point.level for own in H),
             C,
             tuple(own[d:] - p * z for own, p, z in zip(slope, held, point.z, strict=True)),
+            model.prior.T,
         )
 
     @property
@@ -164,8 +171,8 @@ class Expansion:
 
     @property
     def convex(self) -> bool:
-        """Whether S is positive."""
-        return bool(np.linalg.eigvalsh(self.reduced[0])[0] > 0)
+        """Whether S is positive along the equalities."""
+        return bool(np.linalg.eigvalsh(self.T.T @ self.reduced[0] @ self.T)[0] > 0)
 
     def damped(self, damping: float) -> Expansion:
         """With diagonals of A and C that are larger by a part."""
@@ -183,7 +190,10 @@ def _raised(X: Array, p: Array) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Joint:
-    """The Gaussian law of (θ, z): S⁻¹ of θ, the slope of Φ there, C⁻¹B and the covariance of each z, log|S|."""
+    """The Gaussian law of (θ, z): S⁻¹ of θ, the slope of Φ there, C⁻¹B and the covariance of each z, log|S|.
+
+    With equalities they are T (TᵀST)⁻¹ Tᵀ and log|TᵀST|.
+    """
 
     inverse: Array
     slope: Array
@@ -195,17 +205,17 @@ class Joint:
     def of(at: Expansion) -> Joint:
         """Without damping."""
         S, slope = at.reduced
-        inverse = np.linalg.inv(S)
+        inverse, logdet = inverse_along(S, at.T)
         own = [scipy.linalg.cho_solve(f, np.eye(len(K))) for f, K in zip(at.factors, at.coupled, strict=True)]
         of_z = tuple(c + K @ inverse @ K.T for c, K in zip(own, at.coupled, strict=True))
-        return Joint(0.5 * (inverse + inverse.T), slope, at.coupled, of_z, float(np.linalg.slogdet(S)[1]))
+        return Joint(inverse, slope, at.coupled, of_z, logdet)
 
     def used(self, model: ForwardModel, point: Point) -> float:
         """Parameters that the data determine: all, less what the priors say about them."""
-        told = float(np.diag(self.inverse) @ model.information(point.theta))
+        told = float(np.sum(self.inverse * model.prior.information(point.theta)))
         for one, law, covariance in zip(model.experiments, point.law, self.of_z, strict=True):
             told += float(one.precisions(law) @ np.diag(covariance))
-        return len(point.theta) + sum(map(len, point.z)) - told
+        return model.prior.free + sum(map(len, point.z)) - told
 
     def prior_part(self, one: Measurements, law: Array, number: int) -> Array:
         """Variance of the modes of an initial state over that of their prior, (m,); zero of modes without one."""
@@ -217,7 +227,8 @@ class Joint:
 
     def drawn(self, number: int, count: int, rng: Rng) -> tuple[Array, Array]:
         """So many draws of θ and z of an experiment, less their means, (d, k) and (m, k)."""
-        x = np.linalg.cholesky(self.inverse) @ rng.standard_normal((len(self.inverse), count))
+        root = covariance_root(self.inverse).R
+        x = root @ rng.standard_normal((root.shape[1], count))
         K = self.coupled[number]
         own = self.of_z[number] - K @ self.inverse @ K.T
         return x, np.linalg.cholesky(own) @ rng.standard_normal((len(own), count)) - K @ x
@@ -335,8 +346,9 @@ def pulled(point: Point, at: Expansion, model: ForwardModel, change: Sequence[Ar
     d, triples = len(point.theta), zip(model.experiments, point.near, change, strict=True)
     b = [near.slope(one, x) / point.level for one, near, x in triples if near is not None]
     slope = at.pull(np.sum([own[:d] for own in b], axis=0), [own[d:] for own in b])
-    inverse = np.linalg.inv(at.reduced[0])
-    return float(np.max(np.abs(inverse @ slope) / np.sqrt(np.diag(inverse))))
+    inverse, _ = inverse_along(at.reduced[0], at.T)
+    sd = np.sqrt(np.diag(inverse))
+    return float((np.abs(inverse @ slope)[sd > 0] / sd[sd > 0]).max())
 
 
 # Chains: steps of derivatives are so many times longer than those of the state, as in :mod:`bvsi.refine.fitting`.
@@ -395,7 +407,7 @@ def sampled(
     bounds = LinearConstraints(names, A, model.bounds.lower, model.bounds.upper, model.bounds.texts)
     best = np.concatenate([fit.theta, *(() if model.profiled else z)])
     precision = mode.reduced[0] if model.profiled else _whole(mode)
-    base = GaussianPosterior(names, best, np.asarray(np.linalg.inv(precision), dtype=float))
+    base = GaussianPosterior(names, best, inverse_along(precision, bounds.affine().T)[0])
     law = TruncatedPosterior(base, bounds, best) if bounds else base
     target = LogPosterior(names, log_posterior, PriorDensity(names, (), ()), bounds)
 

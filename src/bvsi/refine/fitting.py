@@ -5,13 +5,13 @@
 With Φ the deviance plus both exponents, S its curvature by θ and C that by z (:mod:`bvsi.refine.expansion`):
 
     θ | û ~ N(θ̂, S⁻¹) within bounds
-    log p(û | model) = log p(û | θ̂) − Σ_i (½ (θ̂_i − m_i)²/s_i² + log s_i) − ½ log|S|
-    log p(û | θ) = −½ (Φ − Σ_i (θ_i − m_i)²/s_i²) + ½ Σ log p_i − ½ log|C|
+    log p(û | model) = log p(û | θ̂) − ½ (θ̂ − μ)ᵀ Λ (θ̂ − μ) + ½ log|Λ| − ½ log|S|
+    log p(û | θ) = −½ (Φ − (θ − μ)ᵀ Λ (θ − μ)) + ½ Σ log p_i − ½ log|C|
 
-up to what all models share. A stated law of θ_i that is not Gaussian has its own log-density in place of −½ (θ_i −
-m_i)²/s_i² − log s_i − ½ log 2π.
+up to what all models share, with the prior of :mod:`bvsi.refine.prior`. With equalities θ = c + T η the inverse of S is
+T (TᵀST)⁻¹ Tᵀ, and the determinants are those of TᵀST and TᵀΛT.
 
-θ̂ is where log p(û | θ) − Σ_i ½ (θ_i − m_i)²/s_i² is largest, and S is taken there with half the curvature of log|C|:
+θ̂ is where log p(û | θ) − ½ (θ − μ)ᵀ Λ (θ − μ) is largest, and S is taken there with half the curvature of log|C|:
 the initial state is marginalised, not profiled. Every experiment has its own, and the law of its modes is the most
 likely one (:mod:`bvsi.refine.model`); with h its parameters, S loses ½ L_θh L_hh⁻¹ L_hθ of L = −2 log p.
 """
@@ -27,7 +27,7 @@ import numpy as np
 import scipy.linalg
 
 from bvsi.common.arrays import Array, Rng
-from bvsi.infer.constraints.program import solve_program
+from bvsi.infer.constraints import project, solve_program
 from bvsi.infer.fit import Reason, Status
 from bvsi.infer.posteriors import GaussianPosterior, TruncatedPosterior
 from bvsi.refine.expansion import (
@@ -138,7 +138,8 @@ def _lowest(fits: Sequence[ForwardFit]) -> ForwardFit:
     """The most likely fit; its status tells of another minimum that is nearly as low."""
     best, *others = sorted(fits, key=lambda fit: -fit.log_likelihood)
     for other in others:
-        apart = np.abs(other.theta - best.theta) / np.sqrt(best.posterior.variance)
+        sd = np.sqrt(best.posterior.variance)
+        apart = np.divide(np.abs(other.theta - best.theta), sd, out=np.zeros_like(sd), where=sd > 0)
         if apart.max() > 1 and other.log_likelihood > best.log_likelihood - _NEARLY:
             worst, less = int(np.argmax(apart)), best.log_likelihood - other.log_likelihood
             text = (
@@ -258,10 +259,10 @@ def _first(
     states = [one.smooth[0] for one in model.experiments] if like is None else like.initial
     z = tuple(one.modes(state) for one, state in zip(model.experiments, states, strict=True))
     law = tuple(map(first_law, model.experiments, z)) if like is None else like.smoothness
-    centre = np.diag(model.scale**-2.0)
-    room = np.where(np.isinf(model.bounds.upper), _ROOM * np.abs(model.bounds.A) @ model.scale, 0.0)
+    metric = model.prior.precision
+    room = np.where(np.isinf(model.bounds.upper), _ROOM * np.abs(model.bounds.A) @ model.prior.scale, 0.0)
     inner = replace(model.bounds, lower=model.bounds.lower + room)
-    inside = [solve_program(centre, centre @ theta, inner) for theta in starts]
+    inside = [solve_program(metric, metric @ theta, inner) for theta in starts]
     level = 1.0 if like is None else like.level
     between = like is None and any(one.sparse for one in model.experiments)
     while steps <= _MOST_STEPS:
@@ -280,7 +281,7 @@ def _first(
                 solved.sort(key=lambda pair: (at := Expansion.of(model, *pair)).phi + at.log_volume)
             return [_short_enough(model, *solved[0])]
         steps *= 2
-        inside += [solve_program(centre, centre @ (_SLOWER * theta), inner) for theta in inside]
+        inside += [solve_program(metric, metric @ (_SLOWER * theta), inner) for theta in inside]
     raise RefineError(_UNSOLVED)
 
 
@@ -376,9 +377,9 @@ def _alone_fitted(model: ForwardModel, point: Point) -> Point:
     damping, better, worse, least, last = _DAMPING
     sums = sums_alone(model, point)
     while sums is not None and damping <= last:
-        S = sum(sums.curvature) / point.level + np.diag(model.information(point.theta))
+        S = sum(sums.curvature) / point.level + model.prior.information(point.theta)
         damped = S + damping * np.diag(np.diag(S))
-        slope = sum(sums.slope) / point.level + model.pull(point.theta)
+        slope = sum(sums.slope) / point.level + model.prior.pull(point.theta)
         step = replace(point, theta=solve_program(damped, damped @ point.theta + slope, model.bounds))
         tried = sums_alone(model, step)
         if tried is None or tried.deviance >= sums.deviance:
@@ -460,8 +461,8 @@ def _volume(model: ForwardModel, point: Point, sums: Sums) -> Volume:
         return Volume(point.theta, zero[0], zero, zero, zero)
     at = Expansion.of(model, point, sums)
     S, _ = at.reduced
-    values, Q = np.linalg.eigh(S)
-    R = Q / np.sqrt(values)
+    values, Q = np.linalg.eigh(at.T.T @ S @ at.T)
+    R = at.T @ Q / np.sqrt(values)
     here, own = at.log_volume, _law_slopes(model, point, sums)
     slope, bend, pulled = np.zeros(len(values)), np.zeros(len(values)), np.zeros((len(values), len(own)))
     for i, direction in enumerate(R.T):
@@ -508,6 +509,8 @@ def _moved(model: ForwardModel, point: Point, coupled: Sequence[Array], x: Array
 def _result(model: ForwardModel, found: _Solved, rng: Rng) -> ForwardFit:
     point, sums = found.point, found.sums
     at = Expansion.of(model, point, sums, found.volume)
+    blunt = replace(model, prior=model.prior.blunt)
+    at = replace(at, A=at.A + blunt.prior.information(point.theta) - model.prior.information(point.theta))
     law = Joint.of(at)
     base = GaussianPosterior(model.names, point.theta + law.inverse @ law.slope, law.inverse)
     states, values, spreads = [], [], []
@@ -528,11 +531,12 @@ def _result(model: ForwardModel, found: _Solved, rng: Rng) -> ForwardFit:
         0.5 * float(np.log(one.precisions(law)[one.mu > 0]).sum())
         for one, law in zip(model.experiments, point.law, strict=True)
     )
-    exponent = model.exponent(point.theta)
+    exponent = model.prior.exponent(point.theta)
     likelihood = held - 0.5 * (at.phi + at.log_volume - exponent)
     if not model.level_known:
         likelihood -= 0.5 * model.count * math.log(point.level)
-    evidence = likelihood - 0.5 * (law.logdet + exponent) - float(np.log(model.scale).sum())
+    evidence = likelihood - 0.5 * (law.logdet + exponent) + model.prior.log_size
+    best = project(base.mean, model.bounds, at.reduced[0]) if at.convex else point.theta  # after a last step
     weaker = _weaker(model)  # what the data tell is in units of the likely prior, not of the weaker one
     return ForwardFit(
         point.theta,
@@ -540,11 +544,12 @@ def _result(model: ForwardModel, found: _Solved, rng: Rng) -> ForwardFit:
         likelihood,
         sums.deviance / point.level,
         model.count,
-        law.used(model, point),
+        law.used(blunt, point),
         evidence,
-        model.scale,
+        model.prior.scale,
         exponent,
-        model.exponents(0 * point.theta),
+        evidence + model.prior.without(best, at.reduced[0]),
+        model.prior.free,
         tuple(own[0] for own in states),
         tuple(values),
         tuple(spreads),
@@ -553,9 +558,20 @@ def _result(model: ForwardModel, found: _Solved, rng: Rng) -> ForwardFit:
         point.law,
         point.level,
         point.steps,
-        found.status,
+        found.status.noted(_at_corners(model, point, np.diag(law.inverse)), Reason.NOT_PEAKED),
         _solve_error(model, point, at),
         _roughness(model, point),
+    )
+
+
+def _at_corners(model: ForwardModel, point: Point, variance: Array) -> str:
+    """What tells of coefficients at a corner of their prior; empty where there is none."""
+    names = [model.names[i] for i in model.prior.corners(point.theta, variance)]
+    if not names:
+        return ""
+    return (
+        f"{', '.join(names)}: at the corner of the prior, which is as narrow as what the data say; error bars and "
+        "probabilities are rough: use sample=NUTS(...), or a wider prior."
     )
 
 

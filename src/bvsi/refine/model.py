@@ -1,14 +1,14 @@
 """Some operators, ready to be solved forward on every experiment, and what a fit of them is.
 
-u_t = Σ_i θ_i F_i(u),     θ_i ~ N(m_i, s_i²) within bounds, or a stated law of one coefficient, p_i
+u_t = Σ_i θ_i F_i(u),     l ≤ A θ ≤ u,     θ ~ p(θ) as in :mod:`bvsi.refine.prior`
 
-Laws enter by −2 log p_i, its slope, and its curvature where that is positive. Where they end there is a bound.
+Rows with l = u are equalities, along which steps, covariances and densities are taken. Where laws end there is a bound.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -26,26 +26,17 @@ from bvsi.forward.semidiscrete import check_solvable
 from bvsi.forward.splines import CUBIC, spline_order
 from bvsi.forward.tangents import solve_with_tangents, weak_terms
 from bvsi.infer.constraints import LinearConstraints
+from bvsi.infer.constraints.feasibility import check_feasible
 from bvsi.infer.constraints.linear import stacked
 from bvsi.infer.constraints.program import solve_program
 from bvsi.infer.fit import Status
 from bvsi.infer.posteriors import ChainPosterior, GaussianPosterior, TruncatedPosterior
-from bvsi.infer.priors import (
-    ColumnScale,
-    Distribution,
-    Flat,
-    GaussianPrior,
-    Horseshoe,
-    JointNormal,
-    Normal,
-    Prior,
-    PriorDensity,
-)
-from bvsi.infer.priors.distributions import LOG_2PI
+from bvsi.infer.priors import GaussianPrior, Prior
 from bvsi.operators import Library, Vocabulary
 from bvsi.refine.instrument import RefineError
 from bvsi.refine.linear import propagates
 from bvsi.refine.measurements import Measurements
+from bvsi.refine.prior import CoefficientPrior, stated_laws
 from bvsi.spaces.spline_tests import MAX_DERIVATIVES
 
 # Modes beyond which linear equations are fitted by a dense propagator. Not measured closely: with 400 modes on 50 × 50
@@ -57,9 +48,6 @@ MANY_MODES = 400
 _SMOOTH = 5
 _SLOWEST = 0.9  # ratio of differences between degrees of splines above which they do not converge
 _KEPT = 3  # solutions by experiment: at a point, at the one before, and at a point with halved steps
-# Part of a standard deviation, or of the way to the end of a law, over which its slope is differenced.
-_SHORT = 1e-4
-_ZERO = 1e-12  # standard deviation of coefficients that are left out of a start
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,15 +56,11 @@ class ForwardModel:
 
     Attributes
     ----------
-    scale
-        s (d,), standard deviations of the prior, where none is stated: with s_i operator i alone would change the
-        fields by their own size between two frames.
-    centre
-        m (d,), means of the prior; zero where none is stated.
+    prior
+        Of the coefficients; N(0, s_i²) where none is stated: with s_i operator i alone would change the fields by their
+        own size between two frames.
     bounds
-        What keeps the equation well posed, what was asked for, and the ends of stated laws.
-    laws
-        Stated laws that are not Gaussian, by position.
+        What keeps the equation well posed, what was asked for, equalities among it, and the ends of stated laws.
     watch
         Called before every solve, so that whoever waits can end the fit by an exception.
     """
@@ -84,10 +68,8 @@ class ForwardModel:
     library: Library
     experiments: tuple[Measurements, ...]
     simulators: tuple[Simulator, ...]
-    scale: Array
-    centre: Array
+    prior: CoefficientPrior
     bounds: LinearConstraints
-    laws: Mapping[int, Distribution] = field(default_factory=dict)
     watch: Callable[[], None] = lambda: None
     # What was solved last, by coefficients, modes, experiment and steps: fits ask for the same again.
     _solved: dict[Any, tuple[Array, Array]] = field(init=False, default_factory=dict, repr=False)
@@ -123,17 +105,14 @@ class ForwardModel:
         texts = ("the equation is well posed: diffusion at the highest order is not negative",) * len(rows)
         every = LinearConstraints(library.names, rows, np.zeros(len(rows)), np.full(len(rows), np.inf), texts)
         if bounds:
-            both = stacked([every.rows, bounds.rows])
-            every = LinearConstraints(library.names, both.A, both.lower, both.upper, both.texts)
-        density = stated_laws(prior, library.names)
-        gaussian = density.gaussian
-        precision = np.diag(gaussian.precision)
-        told = precision > 0
-        scale = np.where(told, np.where(told, precision, 1.0) ** -0.5, scale)
-        centre = np.where(told, gaussian.mean, 0.0)
+            every = LinearConstraints(library.names, *stacked([every.rows, bounds.rows]))
+        density = stated_laws(prior, library.names, every)
         if np.isfinite(density.lower).any() or np.isfinite(density.upper).any():
             every = every.with_bounds(density.lower, density.upper, [f"support of {name!r}" for name in library.names])
-        return ForwardModel(library, tuple(experiments), made, scale, centre, every, _laws(density))
+        check_feasible(*every.rows)
+        if not every.affine().free.size:
+            raise RefineError("constraints: they fix every coefficient, and leave nothing to fit; relax one of them.")
+        return ForwardModel(library, tuple(experiments), made, CoefficientPrior.of(density, scale, every), every)
 
     def with_operators(self, library: Library) -> ForwardModel:
         """The same with other values inside the operators."""
@@ -148,36 +127,6 @@ class ForwardModel:
     def count(self) -> int:
         """Values that are fitted."""
         return sum(one.count for one in self.experiments)
-
-    def exponent(self, theta: Array) -> float:
-        """−2 Σ_i (log p_i(θ_i) + log s_i + ½ log 2π), which is Σ_i (θ_i − m_i)²/s_i² for Gaussians."""
-        return float(np.sum(self.exponents(theta)))
-
-    def exponents(self, theta: Array) -> Array:
-        """The terms of that sum, (d,); infinite where a density is zero."""
-        values = ((theta - self.centre) / self.scale) ** 2
-        for i, law in self.laws.items():
-            with np.errstate(divide="ignore"):
-                values[i] = -2 * float(law.logpdf(theta[i])) - 2 * math.log(self.scale[i]) - LOG_2PI
-        return np.asarray(values)
-
-    def pull(self, theta: Array) -> Array:
-        """∇ log p(θ), (d,): (m − θ)/s² for Gaussians."""
-        slope = (self.centre - theta) / self.scale**2
-        for i, law in self.laws.items():
-            slope[i] = law.gradient(theta[i])
-        return np.asarray(slope)
-
-    def information(self, theta: Array) -> Array:
-        """−∂² log p_i(θ_i), (d,): 1/s² for Gaussians; zero where a density is not log-concave."""
-        found = self.scale**-2.0
-        for i, law in self.laws.items():
-            reach = _SHORT * self.scale[i]
-            ends = np.clip([theta[i] - reach, theta[i] + reach], law.lower, law.upper)
-            if theta[i] > law.lower:  # no further than a small part of the way to where it is zero
-                ends[0] = max(ends[0], theta[i] - _SHORT * (theta[i] - law.lower))
-            found[i] = max(0.0, -float(np.diff(law.gradient(ends))[0] / (ends[1] - ends[0])))
-        return np.asarray(found)
 
     @property
     def linear(self) -> bool:
@@ -269,15 +218,15 @@ class ForwardModel:
         widest
             Take only so many test functions, the smoothest modes of the initial state.
         linear
-            Leave out operators that are not linear: with a poor initial state they may run away.
+            Leave out operators that are not linear: with a poor initial state they may run away. What equalities tie
+            to others follows these.
         """
         out = [linear and known is None for known in self.simulators[0].equation.constant]
-        P = np.diag(np.where(out, _ZERO, self.scale) ** -2.0)
-        g = np.where(out, 0.0, self.centre / self.scale**2)
+        P, g = self.prior.precision.copy(), np.where(out, 0.0, self.prior.precision @ self.prior.mean)
         for one, made in zip(self.experiments, self.simulators, strict=True):
             times = one.data.times
             Mu, F = weak_terms(made, one.smooth, times)
-            X = 0.5 * np.diff(times)[:, None, None] * (F[1:] + F[:-1])
+            X = np.where(out, 0.0, 0.5 * np.diff(times)[:, None, None] * (F[1:] + F[:-1]))
             y = np.diff(Mu, axis=0)
             if widest is not None and y.shape[1] == len(one.V):
                 wide = one.V[:, np.argsort(one.mu, kind="stable")[:widest]]
@@ -322,22 +271,6 @@ def _scales(experiments: Sequence[Measurements], simulators: Sequence[Simulator]
     return np.asarray(np.sqrt(size / np.where(rate > 0, rate, size)))
 
 
-def stated_laws(prior: Prior | GaussianPrior | None, names: tuple[str, ...]) -> PriorDensity:
-    """The density of a prior by name; flat for operators that it does not name, which have the usual one."""
-    whole = prior.prior if isinstance(prior, GaussianPrior) else prior or Prior({}, Flat())
-    bound = (replace(whole, default=Flat()) if isinstance(whole.default, ColumnScale) else whole).bind(names)
-    for factor in bound.factors:
-        if isinstance(factor.law, JointNormal):
-            listed = ", ".join(repr(names[i]) for i in factor.positions)
-            raise RefineError(f"prior: forward solves take no JointNormal; state a Normal for each of {listed}.")
-        if factor.law.kink is not None or isinstance(factor.law, Horseshoe):
-            raise RefineError(
-                f"prior of {names[factor.positions[0]]!r}: forward solves need a density without corner or spike, and "
-                f"{factor.law} has one; state Normal, StudentT, LogNormal, HalfNormal or Uniform."
-            )
-    return bound
-
-
 def check_equation(data: Data, library: Library, on: Grid | Mesh | None) -> None:
     """Refuse equations that cannot be solved forward, whichever operators are in them."""
     try:
@@ -348,16 +281,6 @@ def check_equation(data: Data, library: Library, on: Grid | Mesh | None) -> None
 
 def _refused(error: BvsiError) -> RefineError:
     return RefineError(f"refine: {str(error).removeprefix('simulate: ')}")
-
-
-def _laws(density: PriorDensity) -> dict[int, Distribution]:
-    """Those that are neither Gaussian nor flat, by position."""
-    return {
-        int(i): factor.law
-        for factor in density.factors
-        if not isinstance(factor.law, JointNormal | Normal | Flat)
-        for i in factor.positions
-    }
 
 
 @dataclass(frozen=True, eq=False)
@@ -381,11 +304,13 @@ class ForwardFit:
     log_evidence
         log p(û | model), up to a constant that is the same for all models of the same data.
     scale
-        s (d,) of the prior of θ.
+        s (d,) of the prior of θ, given the equalities; zero of coefficients that these fix.
     exponent
-        Σ_i (θ̂_i − m_i)²/s_i² of the prior, and −2 (log p_i + log s_i + ½ log 2π) of laws that are not Gaussian.
-    at_zero
-        The terms of that sum (d,) for coefficients of zero.
+        (θ̂ − μ)ᵀ Λ (θ̂ − μ) of the prior; of laws that are not Gaussian see :mod:`bvsi.refine.prior`.
+    without
+        log p(û | model without an operator), (d,); see :meth:`CoefficientPrior.without`.
+    free
+        Coefficients less equalities, n.
     initial
         Initial states (s,), one per experiment.
     predictions, spreads
@@ -416,7 +341,8 @@ class ForwardFit:
     log_evidence: float
     scale: Array
     exponent: float
-    at_zero: Array
+    without: Array
+    free: int
     initial: tuple[Array, ...]
     predictions: tuple[Array, ...]
     spreads: tuple[Array, ...]
@@ -437,7 +363,9 @@ class ForwardFit:
     @property
     def narrowed(self) -> Array:
         """Standard deviations of the coefficients over those of their prior, (d,): one where the data say nothing."""
-        return np.asarray(np.sqrt(self.posterior.variance) / self.scale)
+        free = self.scale > 0
+        sd = np.sqrt(self.posterior.variance)
+        return np.divide(sd, self.scale, out=np.zeros_like(sd), where=free)
 
     @property
     def chi2(self) -> float:
@@ -450,20 +378,15 @@ class ForwardFit:
         return 1.0 if self.level != 1 else float(chdtrc(max(1.0, self.count - self.used), self.deviance))
 
     def evidence_without(self, name: str) -> float:
-        """log p(û | model without an operator), by the density of its coefficient at zero (Savage and Dickey). ::
+        """log p(û | model without an operator), and without what equalities tie to it (Savage and Dickey).
 
-            log p(û | model) + log N(0; θ̂_i, σ_i²) − log p_i(0)
-
-        Infinite where the prior has no density there, of which nothing follows.
+        Infinite where the prior has no density at zero, of which nothing follows.
         """
-        i = self.names.index(name)
-        variance, exponent = self.posterior.variance[i], self.posterior.mean[i] ** 2 / self.posterior.variance[i]
-        own = math.log(self.scale[i] / math.sqrt(variance)) + 0.5 * self.at_zero[i]
-        return float(self.log_evidence - 0.5 * exponent + own)
+        return float(self.without[self.names.index(name)])
 
     def evidence_with(self, factor: float) -> float:
         """log p(û | model) if the prior of θ were wider by a factor, at the same estimate."""
-        return float(self.log_evidence + 0.5 * self.exponent * (1 - factor**-2.0) - len(self.theta) * math.log(factor))
+        return float(self.log_evidence + 0.5 * self.exponent * (1 - factor**-2.0) - self.free * math.log(factor))
 
 
 # log l and log q beforehand, and how far from there they may be: κ⁻² with a bend anywhere. Not measured. With p = aκ²

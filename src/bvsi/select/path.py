@@ -210,6 +210,10 @@ class Ties:
         rows = [position(name, self.names) for name in names]
         return [free for free, column in zip(self.free, self.T.T, strict=True) if column[rows].any()]
 
+    def operators(self, free: Iterable[str]) -> tuple[str, ...]:
+        """Those of θ that follow from some of η."""
+        return self._map(tuple(free))[0]
+
     def _visited(self, visited: Visited) -> Visited:
         names, T = self._map(visited.names)
         return replace(visited, names=names, theta=T @ visited.theta, fit=None)

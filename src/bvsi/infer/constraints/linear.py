@@ -139,7 +139,10 @@ class LinearConstraints:
     def with_bounds(self, lower: Array, upper: Array, texts: Sequence[str]) -> LinearConstraints:
         """Further bounds lower ≤ θ ≤ upper, each (d,), ±inf where there is none, with d texts."""
         every = ConstraintRows(np.eye(len(self.names)), lower, upper, tuple(texts))
-        further = every.take(np.isfinite(lower) | np.isfinite(upper))
+        return self.joined(every.take(np.isfinite(lower) | np.isfinite(upper)))
+
+    def joined(self, further: ConstraintRows) -> LinearConstraints:
+        """These and further rows; :class:`InfeasibleError` where they cannot hold together."""
         return _consistent(self.names, stacked([self.rows, further]))
 
     def satisfied(self, theta: ArrayLike, tol: float = 1e-9) -> Mask:
