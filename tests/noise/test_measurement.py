@@ -221,7 +221,7 @@ def test_saturated_values_are_missing_and_the_equation_is_right():
     limit = float(np.quantile(whole.fields["u"], 0.93))
     cut = whole.with_fields({"u": np.minimum(whole.fields["u"], limit)})
     found = measure(cut, None)
-    assert found.summary.startswith(f"u: {np.count_nonzero(cut.fields['u'] == limit)} values at a limit are saturated")
+    assert found.summary.startswith(f"u: {np.count_nonzero(cut.fields['u'] == limit)} values are at a limit, saturated")
     assert found.data.measured is not None
     assert np.all(cut.fields["u"][~found.data.measured["u"]] == limit)
     assert_allclose(found.sigma["u"], SIGMA, rtol=0.15)

@@ -72,7 +72,7 @@ def test_discovery_does_without_them(fault):
         u[:, 17 + seed] = u[:, 17 + seed] + 0.7 if fault == "hot" else 0.4
         found = discover(Data.from_arrays({"u": u}, times=T, geometry=LINE), library)
         assert set(found.names) == set(truth)
-        assert "1 nodes are wrong" in found.settings["noise"]
+        assert "1 node is wrong" in found.settings["noise"]
         assert found.verdict == "consistent"
         z += [(t - truth[n]) / s for n, t, s in zip(found.names, found.theta, found.sd, strict=True)]
     assert np.max(np.abs(z)) < 4

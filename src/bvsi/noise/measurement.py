@@ -164,8 +164,8 @@ def measure(data: Data, noise: Noise | None, *, robust: bool | None = None, rng:
     ----------
     robust
         Whether outliers get less weight; by default where there are more than noise explains. With False values at a
-        limit of the instrument are taken as measured, too; they are missing otherwise. So are frames that are made of
-        others, where no noise is stated.
+        limit of the instrument, and pixels that are wrong at all times, are taken as measured, too; they are missing
+        otherwise. So are frames that are made of others, where no noise is stated.
     rng
         For the noise that rounded values get while they are filtered, and the values that are hidden to measure how
         well gaps are interpolated, by default ``numpy.random.default_rng(0)``. Every measurement starts from a copy.
@@ -173,23 +173,35 @@ def measure(data: Data, noise: Noise | None, *, robust: bool | None = None, rng:
     if noise is not None:
         check_names(noise, data)
     rng = np.random.default_rng(0) if rng is None else rng
-    more = {} if robust is False or noise is not None else _copied(data, rng)
-    data = _without(data, more) if more else data
-    frames = {f: np.count_nonzero(mask[:, 0]) for f, mask in more.items()}
-    told = [f"{f}: {n} frames are made of those beside them, and missing" for f, n in frames.items()]
-    level = _level(data, rng)
-    cut = {} if robust is False or level is None else _saturated(data, noise, level)
-    if cut:
-        data = _without(data, cut)
-        level = _level(data, rng)
-    told += [f"{f}: {np.count_nonzero(mask)} values at a limit are saturated, and missing" for f, mask in cut.items()]
-    wrong = {} if robust is False or level is None else _wrong(data, noise, level)
-    if wrong:
-        data = _without(data, {f: np.tile(mask, (len(data.times), 1)) for f, mask in wrong.items()})
-        level = _level(data, rng)
-    told += [f"{f}: {np.count_nonzero(mask)} nodes are wrong at all times, and missing" for f, mask in wrong.items()]
+    data, level, told = (data, _level(data, rng), []) if robust is False else _without_faults(data, noise, rng)
     made = _measured(data, noise, level, robust, rng)
     return replace(made, summary="; ".join([*told, made.summary])) if told else made
+
+
+def _without_faults(data: Data, noise: Noise | None, rng: Rng) -> tuple[Data, NoiseLevel | None, list[str]]:
+    """The data without what the instrument did not measure, their level by filters, and what that was, in words."""
+    more = {} if noise is not None else _copied(data, rng)
+    told = [f"{f}: {_count(mask[:, 0], 'frame')} made of those beside them, and missing" for f, mask in more.items()]
+    data = _without(data, more) if more else data
+    level = _level(data, rng)
+    if level is None or not (noise is None or stated_variance(shape_of(noise), data) is not None):
+        return data, level, told
+    cut = _saturated(data, level)
+    told += [f"{f}: {_count(mask, 'value')} at a limit, saturated, and missing" for f, mask in cut.items()]
+    if cut:
+        data = _without(data, cut)
+        level = _level(data, rng) or level
+    wrong = _wrong(data, level)
+    told += [f"{f}: {_count(mask[0], 'node')} wrong at all times, and missing" for f, mask in wrong.items()]
+    if wrong:
+        data = _without(data, wrong)
+        level = _level(data, rng)
+    return data, level, told
+
+
+def _count(mask: Mask, what: str) -> str:
+    n = int(np.count_nonzero(mask))
+    return f"{n} {what}s are" if n > 1 else f"1 {what} is"
 
 
 def _measured(data: Data, noise: Noise | None, level: NoiseLevel | None, robust: bool | None, rng: Rng) -> Measurement:
@@ -217,24 +229,19 @@ def _copied(data: Data, rng: Rng) -> dict[str, Mask]:
     return {f: mask for f, mask in masks.items() if left.sigma[f] > least[f]}
 
 
-def _saturated(data: Data, noise: Noise | None, level: NoiseLevel) -> dict[str, Mask]:
-    """Values that were cut off at a limit, by field, where the noise model can do without them."""
-    masks = {f: saturated(observed(data, f), level.sigma[f]) for f in _noisy(data, level) if _spares(noise, data)}
+def _saturated(data: Data, level: NoiseLevel) -> dict[str, Mask]:
+    """Values that were cut off at a limit, by field."""
+    masks = {f: saturated(observed(data, f), level.sigma[f]) for f in _noisy(data, level)}
     return {f: mask for f, mask in masks.items() if mask is not None}
 
 
-def _wrong(data: Data, noise: Noise | None, level: NoiseLevel) -> dict[str, Mask]:
-    """Nodes of a grid that are wrong at all times, by field, (nodes,), where the noise model can do without them."""
+def _wrong(data: Data, level: NoiseLevel) -> dict[str, Mask]:
+    """Values of nodes of a grid that are wrong at all times, by field."""
     grid = data.geometry
-    if not (isinstance(grid, Grid) and grid.dim and len(data.times) > 1 and _spares(noise, data)):
+    if not (isinstance(grid, Grid) and grid.dim and len(data.times) > 1):
         return {}
     masks = {f: wrong_nodes(observed(data, f), grid, data.times, level.sigma[f]) for f in _noisy(data, level)}
-    return {f: mask for f, mask in masks.items() if mask.any()}
-
-
-def _spares(noise: Noise | None, data: Data) -> bool:
-    """Whether a noise model can do without some values."""
-    return noise is None or stated_variance(shape_of(noise), data) is not None
+    return {f: np.tile(mask, (len(data.times), 1)) for f, mask in masks.items() if mask.any()}
 
 
 def _noisy(data: Data, level: NoiseLevel) -> list[str]:

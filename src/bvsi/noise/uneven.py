@@ -139,6 +139,8 @@ def _estimated(data: Data, name: str, level: NoiseLevel, other: Array | None, bl
         if own is not None and own.p_value < _ALPHA and own.spread > _LEAST:
             logs[axis], unsure[axis] = logs[axis] + own.log, own.unsure
             p, parameters, where = min(p, own.p_value), parameters + own.parameters, (*where, what)
+    if not where:
+        return UnevenLevel(np.full((1, data.n_nodes), sigma), p, where)
     shape = np.exp(logs[0][:, None] + logs[1])
     if other is not None:
         better = cleanest.lack(np.sqrt(other + rounding)) - cleanest.lack(shape)
