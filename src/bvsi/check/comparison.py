@@ -115,7 +115,7 @@ class Comparison:
         (d,) of the original estimate by Richardson's rule, from the part of Δ that noise does not explain.
     weight
         Largest bias in standard deviations of the original estimate.
-    better, measured
+    better, measured, whole
         As in :class:`Variation`.
     """
 
@@ -130,6 +130,7 @@ class Comparison:
     weight: float
     better: tuple[Kind, ...]
     measured: bool = False
+    whole: bool = False
 
     def scaled(self, scale: float) -> Comparison:
         """The same with error bars (d,) enlarged for a misfit: Cov(Δ) times ``scale``."""
@@ -207,6 +208,7 @@ def compare(
         weight=float(np.max(np.abs(bias) / np.sqrt(np.diag(V)))),
         better=variation.better,
         measured=variation.measured,
+        whole=variation.whole,
     )
 
 

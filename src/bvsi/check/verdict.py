@@ -253,6 +253,8 @@ class Evidence:
         """
         better = [c for c in self.comparisons if one.kind in c.better]
         found = self.of_kind("space") if one.kind == "width" else better
+        if not found and one.kind == "space" and not one.whole:  # a poorer fit of the same nodes leads to the same
+            found = [c for c in self.comparisons if c.whole]
         return found[0] if found and all(c.p > self.levels.perhaps for c in found) else None
 
     @property
@@ -320,7 +322,8 @@ def _of_noise(evidence: Evidence) -> Finding:
         return Verdict.NOISE, tuple(noise)
     if not alarms:
         return found or _quiet(evidence)
-    if found is not None:
+    # a wrong equation moves with every discretisation, by more than its misfit says
+    if found is not None and _may_be_unresolved(evidence, found[0]):
         return found[0], (*alarms, *found[1])
     level = _level(evidence)
     if level is not None:

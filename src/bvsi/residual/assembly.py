@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from bvsi.common.arrays import Array, Mask
 from bvsi.common.naming import Jet, MultiIndex, Sided, order
 from bvsi.common.progress import Progress, silent
-from bvsi.data import Data, Mesh, as_experiments
+from bvsi.data import Data, Grid, Mesh, as_experiments
 from bvsi.data._arrays import slabs
 from bvsi.data.smoothness import jumps
 from bvsi.errors import DataError, OperatorError
@@ -292,6 +292,8 @@ def _residuals(
         structure = _structure(layout, data.times, a, b, active)
         if blur is not None:
             few = blur.space(space)
+            assert isinstance(data.geometry, Grid)
+            space = replace(space, noise_kernels=blur.kernels_of(data.geometry))
             layout = Layout(library, operators, few, layout.tests)
             structure = replace(_structure(layout, data.times, *blur.stencil(a, b), active), blur=blur)
     else:
@@ -406,7 +408,7 @@ def _usable(
     M = layout.mass()
     active = np.ones((layout.pattern.shape[0], a.shape[0]), dtype=bool)
     if missing is not None:
-        active &= active_residuals(layout.pattern, M, a, b, missing, nodal=space.nodal)
+        active &= active_residuals(layout.pattern, M, a, b, missing, nodal=space.nodal, fields=len(layout.fields))
     if there is not None:
         active &= _touched_part(layout.pattern.matrix(M), a, b, there) > _EMPTY
     tests, blocks = np.asarray(active.any(axis=1)), np.asarray(active.any(axis=0))

@@ -112,6 +112,11 @@ class Blur:
         made = {name: _matrix(len(x), steps[name], periodic=name in grid.periods) for name, x in points.items()}
         return Blur(made.pop("time"), tuple(made.values()), steps)
 
+    def kernels_of(self, grid: Grid) -> tuple[Any, ...]:
+        """k along the axes with long tails, sparse (n, n), for derivatives of the noise."""
+        axes = zip(grid.names, grid.shape, strict=True)
+        return tuple(_matrix(n, self.widths[a], periodic=a in grid.periods, tail=_LONG_TAIL) for a, n in axes)
+
     def long_tailed(self, factor: float) -> list[Any]:
         """Kernels that are wider by a factor along time and every axis, as if none were periodic."""
         kernels = zip((self.time, *self.axes), self.widths.values(), strict=True)

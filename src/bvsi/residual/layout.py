@@ -236,7 +236,9 @@ def _starts(lengths: list[int]) -> Integers:
     return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
 
 
-def active_residuals(pattern: Pattern, M: Array, a: Any, b: Any, missing: Array, *, nodal: bool = False) -> Mask:
+def active_residuals(
+    pattern: Pattern, M: Array, a: Any, b: Any, missing: Array, *, nodal: bool = False, fields: int = 1
+) -> Mask:
     """active, (N, K).
 
     Parameters
@@ -250,12 +252,22 @@ def active_residuals(pattern: Pattern, M: Array, a: Any, b: Any, missing: Array,
     missing
         One where an unknown was not measured, else zero, (n_u, T).
     nodal
-        Whether M is zero where every J is.
+        Whether M is zero at the nodes where every J is; J may read other fields there.
+    fields
+        Number of them; their unknowns stand one after the other.
     """
-    mass = touched(pattern.matrix(M)) @ missing != 0
-    operators = mass if nodal else pattern.matrix(np.ones(pattern.nnz)) @ missing != 0
+    touches, reads = touched(pattern.matrix(M)), pattern.matrix(np.ones(pattern.nnz))
+    mass = touches @ missing != 0
+    operators = (_at_nodes_of(touches, reads, fields) if nodal else reads) @ missing != 0
     lost = touched(a) @ mass.T.astype(float) + touched(b) @ operators.T.astype(float)
     return np.asarray(lost.T == 0)
+
+
+def _at_nodes_of(touches: Any, reads: Any, fields: int) -> Any:
+    """What is read of any field at the nodes that a test function touches, (N, n_u)."""
+    n = touches.shape[1] // fields
+    nodes = sum(touches[:, k * n : (k + 1) * n] for k in range(fields))
+    return sparse.hstack([nodes] * fields, format="csr").multiply(reads != 0)
 
 
 def missing_unknowns(data: Data, fields: tuple[str, ...], transfer: Any | None) -> Array | None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property, lru_cache
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
+import scipy.sparse as sparse
 from numpy.typing import NDArray
 
 from bvsi.common.arrays import Array
@@ -56,6 +57,8 @@ class Space:
         enters integrals of its derivatives through V_α D_γ, and not through the smooth test function's derivative.
     made_by
         Makes the same space again; where it is given, the space can be pickled.
+    noise_kernels
+        Of noise that is blurred, k along each axis, sparse (n, n).
     """
 
     name: str
@@ -70,12 +73,13 @@ class Space:
     nodal_derivatives: Callable[[MultiIndex], Kronecker] | None = None
     composes: bool = False
     made_by: Callable[[], Space] | None = None
+    noise_kernels: tuple[Any, ...] = ()
 
     def __reduce__(self) -> str | tuple[Any, ...]:
         # Measures are made when asked for, by functions that cannot travel: the space is made again where it arrives.
         if self.made_by is None:
             return super().__reduce__()
-        return _made_anew, (pickle.dumps(self.made_by),)
+        return _made_anew, (pickle.dumps((self.made_by, self.noise_kernels)),)
 
     @property
     def n_dofs(self) -> int:
@@ -230,9 +234,20 @@ class Space:
             return (*test, *moved), 1
         return tuple(a + m for a, m in zip(test, moved, strict=True)), (-1) ** sum(moved)
 
+    def _of_noise(self, index: MultiIndex) -> Kronecker:
+        """D_index k, for ε = k ξ with white noise ξ."""
+        D = self.derivative_at_nodes(index)
+        if not self.noise_kernels:
+            return D
+        pairs = zip(D.factors, self.noise_kernels, strict=True)
+        return Kronecker(tuple(sparse.csr_array(sparse.csr_array(A) @ k) for A, k in pairs), D.rows)
+
     def derivative_covariance(self, a: MultiIndex, b: MultiIndex, variance: Array) -> Array:
-        """Cov(D_a ε, D_b ε) at the nodes, diag(D_a diag(s) D_bᵀ) = (D_a ∘ D_b) s, for s (n or 1, T), (n, T)."""
-        both = self.derivative_at_nodes(a).entrywise(self.derivative_at_nodes(b))
+        """Cov(D_a ε, D_b ε) at the nodes, diag(D_a diag(s) D_bᵀ) = (D_a ∘ D_b) s, for s (n or 1, T), (n, T).
+
+        Of blurred noise with D k in the place of D, k a kernel per axis.
+        """
+        both = self._of_noise(a).entrywise(self._of_noise(b))
         return both @ np.broadcast_to(variance, (self.n_dofs, variance.shape[1]))
 
     @cached_property
@@ -264,5 +279,6 @@ class Space:
 @lru_cache(maxsize=_KEPT)
 def _made_anew(made_by: bytes) -> Space:
     """A space that was pickled; parts of one system that arrive one by one share it."""
-    space: Space = pickle.loads(made_by)()
+    make, kernels = pickle.loads(made_by)
+    space: Space = replace(make(), noise_kernels=kernels)
     return space
