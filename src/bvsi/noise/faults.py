@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
 from bvsi.common.arrays import Array, Mask
@@ -9,7 +12,7 @@ from bvsi.data import Grid
 from bvsi.data._arrays import slabs
 from bvsi.errors import DataError
 from bvsi.noise.level import field_noise, lattice_step
-from bvsi.noise.outliers import patches, scattered_outliers
+from bvsi.noise.outliers import patches
 from bvsi.noise.signal import smoothed
 
 # How much more often than the next level a limit is met: the tail of noise thins out. Not measured.
@@ -22,6 +25,8 @@ _STUCK, _FEW_WRONG = 2, 0.05
 # Standard deviations of the mean by which a pixel is off: less is not more than the noise of one frame in 64. Of 32
 # fields of Burgers and chaos with peaks of two nodes 5 lost one with 4.5, 2 with 8 (seed 78).
 _FAR = 8.0
+_PAD: Mapping[bool, Mapping[str, Any]] = {True: {"mode": "wrap"}, False: {"constant_values": np.nan}}  # by periodicity
+_STEEP = 2.0  # differences of the nodes beside it that a pixel is beyond them; not measured
 # Nodes that show whether a frame is made of others: of fewer, rounded values may agree by chance; more cost time.
 _FEWEST_NODES, _MOST_NODES = 30, 2000
 # Part of the step between two frames up to which one on the line between them is there: rounding in single precision.
@@ -90,8 +95,8 @@ def wrong_nodes(values: Array, grid: Grid, times: Array, sigma: float) -> Mask:
     """Pixels that are wrong at all times, (n_nodes,): stuck at one value, or off their neighbours by the same amount.
 
     Values before and after support them, so that no single one is an outlier. The mean over time has noise of
-    σ T^−½, and in it they are outliers; what is stuck has no noise, and stands alone, as zeros of a field do not. Ends
-    of axes, which may be held at a value, are so only where others do not lead to it. Few nodes tell nothing.
+    σ T^−½, in which they stand out; what is stuck has no noise, and stands alone, as zeros of a field do not. An end of
+    an axis, which may be held at a value, is stuck only where others do not lead to it. Few nodes tell nothing.
 
     Parameters
     ----------
@@ -102,36 +107,34 @@ def wrong_nodes(values: Array, grid: Grid, times: Array, sigma: float) -> Mask:
     """
     known = np.isfinite(values)
     count = known.sum(axis=0)
-    mean = np.where(known, values, 0.0).sum(axis=0) / np.maximum(count, 1)
-    there = np.where(count > 0, mean, np.nan)[None]
+    mean = np.where(count > 0, np.where(known, values, 0.0).sum(axis=0) / np.maximum(count, 1), np.nan)
     still = (np.fmax.reduce(values, axis=0) == np.fmin.reduce(values, axis=0)) & (count >= _FEWEST_TIMES)
     still[still] = patches(np.flatnonzero(still), grid) <= _STUCK
     try:  # noise that is alike from frame to frame, and a fixed pattern of the pixels, are noise of the mean
-        noise = max(sigma / float(np.sqrt(np.median(count))), field_noise(there, grid, times[:1]))
+        noise = max(sigma / float(np.sqrt(np.median(count))), field_noise(mean[None], grid, times[:1]))
     except DataError:
         return np.zeros(len(mean), dtype=bool)
-    found = scattered_outliers(there, grid, times[:1], noise)
-    nodes, wrong = found.outliers, still
     # what a sensor and its neighbours do from frame to frame, which is more than their noise
-    steps = np.square(np.diff(np.where(known, values, mean), axis=0)).mean(axis=0) / 2
+    steps = np.square(np.diff(np.where(known, values, np.nan_to_num(mean)), axis=0)).mean(axis=0) / 2
     steps = np.maximum(steps, smoothed(steps[None], grid)[0])
-    wrong &= steps > (_SPREAD * (lattice_step(values) or 0.0)) ** 2  # counts near zero are still by chance
-    own = steps[nodes] / np.maximum(count[nodes], 1) * (1 + found.spread / noise**2)
-    off = np.abs(mean[nodes] - found.predicted) > _FAR * np.sqrt(own)
-    front = _beyond(mean, grid)[nodes] < _FAR * np.sqrt(own)  # it has values in between
-    inside, flagged = _inside(grid), np.zeros(len(mean), dtype=bool)
-    flagged[nodes[off]] = True
-    wrong &= inside | flagged  # ends may be held at a value, where others lead to it
-    wrong[nodes[off & ~front]] |= inside[nodes[off & ~front]]
+    still &= steps > (_SPREAD * (lattice_step(values) or 0.0)) ** 2  # counts near zero are still by chance
+    off = _beyond(mean, grid) > _FAR * np.sqrt(2 * np.maximum(steps / np.maximum(count, 1), noise**2))
+    wrong = np.where(_inside(grid), still | off, still & off)
     return wrong if np.count_nonzero(wrong) <= _FEW_WRONG * wrong.size else np.zeros_like(wrong)
 
 
 def _beyond(u: Array, grid: Grid) -> Array:
-    """By how much values are not between those beside them, along the axis where it is most; not at ends."""
-    v, found = u.reshape(grid.shape), np.zeros(grid.shape)
-    for axis in range(grid.dim):
-        a, b = np.roll(v, 1, axis), np.roll(v, -1, axis)
-        found = np.fmax(found, np.fmax(v - np.fmax(a, b), np.fmin(a, b) - v))
+    """By how much values are beyond those beside them, less twice what these are from the next ones, (n_nodes,).
+
+    Along the axis where it is most: a front has values in between along one axis, and a peak that is resolved leads up
+    to its top. NaN where something is missing.
+    """
+    v, found = u.reshape(grid.shape), np.full(grid.shape, -np.inf)
+    for axis, name in enumerate(grid.names):
+        padded = np.pad(v, [(2, 2) if k == axis else (0, 0) for k in range(grid.dim)], **_PAD[name in grid.periods])
+        a2, a, b, b2 = (np.take(padded, np.arange(v.shape[axis]) + k, axis) for k in (0, 1, 3, 4))
+        around = np.fmax(np.abs(a - a2), np.abs(b - b2))
+        found = np.fmax(found, np.fmax(v - np.fmax(a, b), np.fmin(a, b) - v) - _STEEP * around)
     return found.ravel()
 
 
