@@ -25,7 +25,7 @@ from bvsi.noise.faults import copied, saturated, wrong_nodes
 from bvsi.noise.level import WIDTH_ERROR, lattice_step, observed
 from bvsi.noise.outliers import Bridged, bridge, patches, scattered_outliers
 from bvsi.noise.signal import SignalNoise
-from bvsi.noise.uneven import UnevenLevel, estimate_uneven
+from bvsi.noise.uneven import UnevenLevel, estimate_uneven, heavy_tails
 from bvsi.residual.blur import Blur
 from bvsi.residual.widths import bandwidth, widest_band
 
@@ -310,6 +310,16 @@ class _Law:
         error += 0.5 * WIDTH_ERROR * np.count_nonzero(list(widths.values()))
         return _Law(level, variance, widths, error, tuple(notes), growth)
 
+    def with_tails(self, data: Data) -> _Law:
+        """With the variance of noise that has heavy tails, of data without outliers."""
+        blur = Blur.of(data, self.widths)
+        noisy = {f: self.variance[f] for f in _noisy(data, self.level)}
+        tails = {f: heavy_tails(data, f, v, self.level, blur=blur) for f, v in noisy.items()}
+        heavy = {f: t for f, t in tails.items() if t > 1}
+        notes = (f"{f}: noise has tails, with {t:.3g} times the variance that medians show" for f, t in heavy.items())
+        variance = {f: v * tails.get(f, 1.0) for f, v in self.variance.items()}
+        return replace(self, variance=variance, notes=(*self.notes, *notes))
+
 
 def _from_filters(bridged: Bridged, level: NoiseLevel, robust: bool | None, rng: Rng) -> Measurement:
     """What filters say, and outliers, which depend on it; where there are any, what filters say without them.
@@ -332,6 +342,7 @@ def _from_filters(bridged: Bridged, level: NoiseLevel, robust: bool | None, rng:
         known = _without(data, _masks(_together(bridged.factor, replaced.factor)))
         law = _Law.of(known, _level(known, rng) or level, rng, gaps={})
     factor = _together(bridged.factor, replaced.factor)
+    law = law.with_tails(_without(data, _masks(factor)) if factor else data)
     variance = _times(law.variance, factor)
     notes = [*_notes(replaced), *law.notes, *(bridged.summary(name) for name in bridged.factor)]
     model = _model(variance, data, law.growth)

@@ -56,6 +56,8 @@ _FAINTEST = 30.0  # σ is at least its RMS divided by this: without any noise va
 # of 24 Fisher fields that was taken for uneven noise, with 9 and 15 frames of none (seeds 556, 557).
 _FEWEST = 8
 _ROUNDED = 48.0  # times the variance of rounding, two steps of a lattice: less noise follows the signal; not measured
+_STEPPED = 0.1  # squared step of a lattice over the variance up to which medians hardly have steps; not measured
+_QUARTERED = 16  # frames or nodes from which on quarters of them are looked at
 _ENOUGH = 500_000  # values from which the level follows
 _KNOWN = 0.3  # relative variance of the level of one frame or node, up to which it is looked at; not measured
 _STEPS, _DONE = 50, 1e-6  # of Newton's method, which takes about six, and the change of L that ends it
@@ -149,6 +151,45 @@ def _estimated(data: Data, name: str, level: NoiseLevel, other: Array | None, bl
     size = precise.median(shape) * np.exp(unsure[0][:, None] + unsure[1])
     square = np.maximum(_not_faint(size * shape) ** 2 - rounding, rounding)
     return UnevenLevel(np.sqrt(square if np.ptp(logs[0]) else square[:1]), p, where)
+
+
+def heavy_tails(data: Data, name: str, variance: Array, level: NoiseLevel, *, blur: Blur | None = None) -> float:
+    """Var ε over what medians show of it, for noise with heavier tails than a normal one has; one elsewhere. ::
+
+        t = ⟨f²/σ²⟩ / (median |f/σ| / 0.6745)²
+
+    Filters keep the variance of independent values, not their median. Signal that they leave has tails as well, but
+    not in each quarter of the times and nodes.
+
+    Parameters
+    ----------
+    variance
+        By medians, a number or (T, nodes).
+    """
+    values = observed(data, name)
+    if (step := lattice_step(values)) is not None and step**2 > _STEPPED * np.mean(variance):
+        return 1.0
+    filters = cleanest_filters(
+        shaped(values, data.geometry), data.geometry, data.times, name, level.cleanest.get(name, ""), blur
+    )
+    filtered = _Filtered.of(shaped(values, data.geometry), filters)
+    q = filtered.scaled / filtered.at(np.sqrt(np.broadcast_to(variance, values.shape)))
+    parts = [half for axis in (0, 1) if q.shape[axis] >= _QUARTERED for half in np.array_split(q, 4, axis)]
+    whole, *each = (_tails(part) for part in (q, *parts))
+    t, error = whole
+    error *= float(np.sqrt(filtered.dispersion / _VARIANCE))
+    sure = t > 1 + max(4 * error, _LEAST) and all(own > 1 + 0.3 * (t - 1) for own, _ in each)
+    return t if sure else 1.0
+
+
+def _tails(q: Array) -> tuple[float, float]:
+    """t of values with a common scale, and its standard error were they independent."""
+    q = q[np.isfinite(q)]
+    middle = median_of(q.copy()) if q.size else 0.0
+    if not middle > 0:
+        return 1.0, np.inf
+    square = np.square(q * MAD / middle)
+    return float(square.mean()), float(square.std() / np.sqrt(q.size))
 
 
 def _not_faint(sigma: Array) -> Array:
