@@ -150,3 +150,25 @@ def test_eight_nodes_are_tried_with_every_second_one():
     assert found.check is not None
     assert "every second node" in [c.name for c in found.check.comparisons]
     assert found.verdict == "under-resolved in space"
+
+
+MISFIT = ResidualTest("misfit per degree of freedom", 5.0, 40.0, 1e-30, "misfit")
+STRUCTURE = ResidualTest("residuals correlated in space", 5.0, 9.0, 1e-9, "structure")
+
+
+@pytest.mark.parametrize("one, axis, kind", [(FRAMES, "time", Verdict.TIME), (NODES, "x", Verdict.SPACE)])
+def test_of_data_that_vary_slowly_a_misfit_is_not_blamed_on_the_resolution(one, axis, kind):
+    """A wrong equation moves with every discretisation, and by more than its misfit says."""
+    slow, fast = ({axis: cycles} for cycles in (0.03, 0.3))
+    evidence = Evidence((MISFIT, STRUCTURE), (one,), 5.0, None, 100.0, False, 0.0, slow)
+    assert judge(evidence)[0] is Verdict.OPERATOR
+    assert judge(replace(evidence, cycles=fast))[0] is kind
+
+
+def test_a_poorer_fit_of_the_same_nodes_speaks_where_nothing_else_can():
+    """On meshes half of the nodes are few, and no other comparison tells of them."""
+    whole = replace(compared("reconstruction of lower degree", "space", 0.6), whole=True)
+    assert verdict_of(NODES)[0] is Verdict.SPACE
+    assert verdict_of(NODES, whole)[0] is Verdict.CONSISTENT
+    assert verdict_of(NODES, replace(whole, p=0.01))[0] is not Verdict.CONSISTENT
+    assert verdict_of(NODES, whole, replace(WIDER, p=0.01))[0] is not Verdict.CONSISTENT

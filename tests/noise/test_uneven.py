@@ -9,7 +9,7 @@ from bvsi.data import Data, Grid
 from bvsi.discovery import discover
 from bvsi.noise import IID, Diagonal, PerField, SignalNoise, estimate_noise
 from bvsi.noise.measurement import measure
-from bvsi.noise.uneven import estimate_uneven
+from bvsi.noise.uneven import estimate_uneven, heavy_tails
 from bvsi.operators import Library
 from data.triangle_meshes import triangles
 
@@ -118,6 +118,33 @@ def test_discovery_is_right_consistent_and_covered(shape):
 
 
 TRUTH = {"dx(u)": -0.5, "dx(dx(u))": 0.02}
+
+
+def tails(data):
+    level = estimate_noise(data)
+    return heavy_tails(data, "u", np.array(level.sigma["u"] ** 2), level)
+
+
+def test_heavy_tails_count_in_the_variance_and_signal_does_not():
+    exact, size = waves(), (61, 96)
+    assert [tails(noisy(exact, 0.05, seed)) for seed in range(40)] == [1.0] * 40
+    ratios, variance = [], 5 / 3
+    for seed in range(20):
+        xi = np.random.default_rng(seed).standard_t(5, size)
+        data = exact.with_fields({"u": exact.fields["u"] + 0.05 * xi})
+        ratios.append(tails(data) * estimate_noise(data).sigma["u"] ** 2 / (0.05**2 * variance))
+    assert np.mean(ratios) == pytest.approx(1.0, abs=0.1)
+    steps = np.where(GRID.points[:, 0] < 0.04, 0.3, 0.0) * np.random.default_rng(0).standard_normal(size)
+    assert tails(noisy(exact.with_fields({"u": exact.fields["u"] + steps}), 0.05, 3)) == 1.0
+
+
+def test_discovery_with_heavy_tails_is_right_and_consistent():
+    for seed in range(6):
+        xi = np.random.default_rng(seed).standard_t(3, (61, 96)) / 3**0.5
+        found = discover(waves().with_fields({"u": waves().fields["u"] + 0.03 * xi}), LIBRARY)
+        assert set(found.names) == set(TRUTH)
+        assert found.verdict == str(Verdict.CONSISTENT)
+        assert "tails" in found.settings["noise"]
 
 
 def test_one_stated_level_is_refuted():

@@ -1,12 +1,15 @@
 """Derivatives of the data at the nodes: exact on polynomials, right for long waves, with a known covariance."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from bvsi import Grid, Mesh, SplineTests
+from bvsi import Data, Grid, Mesh, SplineTests
 from bvsi.data.scattered import mesh_through
 from bvsi.errors import SpaceError
+from bvsi.residual.blur import Blur
 from bvsi.spaces.domain import Domain
 from bvsi.spaces.nodal_derivatives import (
     BALL_DEGREES,
@@ -60,6 +63,21 @@ def test_covariances_at_a_node_are_those_of_draws(grid):
     draws = sd[:, None] * rng.standard_normal((grid.n_nodes, 4000))
     for a, b in [((1, 0), (1, 0)), ((0, 0), (0, 1)), ((1, 0), (0, 1)), ((0, 0), (0, 2)), ((0, 0), (0, 0))]:
         known = space.derivative_covariance(a, b, sd[:, None] ** 2)[:, 0]
+        left, right = (space.derivative_at_nodes(index) @ draws for index in (a, b))
+        error = np.sqrt(np.mean(left**2, axis=1) * np.mean(right**2, axis=1) / 4000)
+        assert np.abs((np.mean(left * right, axis=1) - known) / error).max() < 6
+
+
+def test_covariances_of_blurred_noise_are_those_of_draws():
+    data = Data.from_arrays({"u": np.zeros((3, 30, 24))}, times=np.arange(3.0), geometry=GRID)
+    blur = Blur.of(data, {"x": 1.5 / 29, "y": 2 * 1.0 / 23})
+    kernels = blur.kernels_of(GRID)
+    space = replace(SplineTests(gap=2, degree=4, reach={"x": 5, "y": 4}).build(GRID, 0, 2), noise_kernels=kernels)
+    xi = np.random.default_rng(1).standard_normal((30, 24, 4000))
+    draws = np.einsum("ij,jkn->ikn", kernels[0].toarray(), np.einsum("kl,jln->jkn", kernels[1].toarray(), xi))
+    draws = draws.reshape(GRID.n_nodes, -1)
+    for a, b in [((1, 0), (1, 0)), ((0, 0), (0, 2)), ((0, 1), (0, 1))]:
+        known = space.derivative_covariance(a, b, np.ones((GRID.n_nodes, 1)))[:, 0]
         left, right = (space.derivative_at_nodes(index) @ draws for index in (a, b))
         error = np.sqrt(np.mean(left**2, axis=1) * np.mean(right**2, axis=1) / 4000)
         assert np.abs((np.mean(left * right, axis=1) - known) / error).max() < 6
