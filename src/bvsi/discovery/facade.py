@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +14,6 @@ from numpy.typing import NDArray
 
 from bvsi.app.units import coefficient_units, shown_units
 from bvsi.check import ADVICE, Check, CheckLevels, Verdict, check_discovery, with_bias
-from bvsi.check.variations import with_plain_operators
 from bvsi.check.well_posed import grows_without_bound
 from bvsi.common.naming import matches, without_equation
 from bvsi.common.progress import Progress, silent
@@ -34,6 +32,7 @@ from bvsi.discovery.method import (
     wide,
     with_treatment,
 )
+from bvsi.discovery.outside import with_outside
 from bvsi.discovery.parameters import Estimated, selected_jointly, selected_parameters, told_parameters
 from bvsi.discovery.result import Discovery
 from bvsi.discovery.screening import (
@@ -48,7 +47,7 @@ from bvsi.discovery.screening import (
 from bvsi.errors import BvsiError, NotPositiveDefiniteError
 from bvsi.infer import NUTS, SVGD, Fit, Lagged, Maximum, Profile
 from bvsi.infer.constraints import AnyConstraints, LinearConstraints, as_linear
-from bvsi.infer.fit import CHI2_FACTOR, OPEN, misfit_excess, theta_at_hand
+from bvsi.infer.fit import CHI2_FACTOR, misfit_excess, theta_at_hand
 from bvsi.infer.lagged import prior_density
 from bvsi.infer.posteriors import Posterior, moved
 from bvsi.infer.priors import GaussianPrior, InverseGammaPrior, Prior
@@ -61,7 +60,7 @@ from bvsi.operators import Library, Vocabulary
 from bvsi.operators.families import by_experiment
 from bvsi.select import Backward, BestSubset, SelectionPath, Sweep
 from bvsi.select.by_fits import without_weakest
-from bvsi.select.path import Visited, needed, ties_of
+from bvsi.select.path import needed, ties_of
 from bvsi.setup import Setup
 
 if TYPE_CHECKING:
@@ -73,9 +72,6 @@ Rng = np.random.Generator
 # Odds of the selected model over all others together below which functions that reach the ends of the axes are tried.
 # They make error bars a fifth smaller with 61 frames at 100% noise (seed 910001), at the price of a second selection.
 _CLEAR = 49.0
-# p-value of an operator outside the library below which the selection is made with the usual ones: duffing oscillators
-# without x had x³ and x⁵ in its place, 59 standard deviations off, and p = 0.04.
-_DOUBTED = 0.05
 
 
 @single_threaded_blas()
@@ -179,8 +175,17 @@ def discover(
         while judged is not None and (smaller := _smaller(selected, model, judged)) is not None:
             selected, model = smaller, _fit(smaller, chosen.method, measured, prior, rng, progress)
             judged, pictures = look(model, selected)
-    if judged is not None:
-        judged = _with_usual(selected, judged, partial(_usual, selected, chosen.method, rng, progress))
+    if judged is not None and not (selected.shapes or selected.knows_more or selected.whole.costly):
+        again = partial(_selected_again, chosen.method, rng, progress)
+        judged = with_outside(
+            judged,
+            selected.setup,
+            selected.path,
+            model.fit.posterior,
+            again,
+            n=selected.whole.n,
+            odds=1.0 if all(m.noise_free for m in measured) else levels.odds,  # odds are those of noise
+        )
     settings = _settings(selected, model, chosen, measured, prior)
     settings |= {"check": repr(levels)} if check else {}
     settings |= {"biharmonic": str(treated)} if treated.chi2 else {}
@@ -493,73 +498,12 @@ def _check(
     return judged, pictures
 
 
-@dataclass(frozen=True)
-class _Usual:
-    """What the selection finds where the usual operators are candidates too.
-
-    Attributes
-    ----------
-    new
-        Operators among it that the library lacks.
-    gain
-        By how much its score is lower than that of the selected model.
-    """
-
-    best: Visited
-    new: tuple[str, ...]
-    gain: float
-
-    def __str__(self) -> str:
-        return (
-            f"{' + '.join(self.best.names)} (χ²/n = {self.best.chi2:.3g}), of which the library lacks "
-            + " and ".join(self.new)
-        )
-
-
-def _usual(one: _Selected, method: Method, rng: Rng, progress: Progress) -> _Usual | None:
-    """None where that is too costly, or more than test functions carry."""
-    library = one.setup.library
-    if one.shapes is not None or one.knows_more or one.whole.costly:
-        return None
-    try:
-        if (more := with_plain_operators(one.setup, library.names)) is None:
-            return None
-        if isinstance(method.selection, BestSubset):  # the model itself is wanted, not its rivals
-            method = replace(method, selection=replace(method.selection, compared=False, rounds=2, fitted=1, tried=2))
-        likelihood = more.likelihood()
-        select, keep = _selector(more.library, method, None, rng)
-        best, own = select(likelihood, keep=keep, progress=progress).best, one.path.best
-    except BvsiError:
-        return None
-    have = {(o.equation, o.syntax.text) for o in library.operators}
-    chosen = [o for o in more.library.operators if o.name in best.names]
-    price = math.log(likelihood.n) + 2 * math.log(likelihood.d)
-    gain = one.whole.n * (own.chi2 - best.chi2) + price * (len(own.names) - len(best.names))
-    new = tuple(str(o.source) for o in chosen if (o.equation, o.syntax.text) not in have)
-    return _Usual(best, new, gain if likelihood.n == one.whole.n else 0.0)
-
-
-def _with_usual(one: _Selected, judged: Check, usual: Callable[[], _Usual | None]) -> Check:
-    """The check with what the usual operators say: of a missing operator which, of a consistent model a better one."""
-    if judged.verdict is Verdict.CONSISTENT and any(t.kind == "missing" and t.p < _DOUBTED for t in judged.tests):
-        found = usual()
-        if found is None or not found.new or found.gain < 2 * math.log(OPEN):
-            return judged
-        reasons = (f"{found}, explains the data better, with odds of {math.exp(min(0.5 * found.gain, 99.0)):.2g} : 1",)
-        return replace(judged, verdict=Verdict.OPERATOR, advice=ADVICE[Verdict.OPERATOR], reasons=reasons)
-    if judged.verdict is not Verdict.OPERATOR or (found := usual()) is None:
-        return judged
-    if misfit_excess(found.best.chi2, one.whole.n) and misfit_excess(one.path.best.chi2, one.whole.n):
-        told = (
-            f"outside the library's form: with the usual operators that it lacks χ²/n is {found.best.chi2:.3g}; "
-            "perhaps the time derivative is another one (time_order=2), a source or a coefficient varies, or a number "
-            "inside an operator is unknown"
-        )
-    elif found.new:
-        told = f"noise explains the data with {found}"
-    else:
-        return judged
-    return replace(judged, reasons=(told, *judged.reasons))
+def _selected_again(method: Method, rng: Rng, progress: Progress, more: Setup, rivals: bool) -> SelectionPath:
+    """The selection with other candidates; the rivals of what it finds cost most of it."""
+    if not rivals and isinstance(method.selection, BestSubset):
+        method = replace(method, selection=replace(method.selection, compared=False, rounds=2, fitted=1, tried=2))
+    select, keep = _selector(more.library, method, None, rng)
+    return select(more.likelihood(), keep=keep, progress=progress)
 
 
 def _estimates_with(selection: Selection | None, estimator: Estimator) -> bool:

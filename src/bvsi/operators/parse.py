@@ -50,6 +50,7 @@ from bvsi.operators.syntax import SPECIAL, Syntax, read, shortened
 from bvsi.operators.vocabulary import FACET_SIZE, MAX_ORDER, PENALTY, TEST, Vocabulary
 
 #: Functions that people write for integrals over space or time.
+_TIME_DERIVATIVES = ("dt", "dtt", "ddt", "d_t")
 _INTEGRALS = ("integral", "integrate", "int", "convolve", "conv", "mean", "sum", "fractional", "hilbert")
 
 FUNCTIONS: dict[str, Callable[[sp.Expr], sp.Expr]] = {name: getattr(sp, name) for name in FUNCTION_NAMES}
@@ -200,6 +201,11 @@ class _Translator:
             raise OperatorError(
                 f"{name}(...) is an integral, and operators are local; compute it from the data and give it as an "
                 "auxiliary field"
+            )
+        if name not in known and name in _TIME_DERIVATIVES:
+            raise OperatorError(
+                f"{name}(...) is a derivative in time, which stands on the left side alone; write a damped equation "
+                "u_tt = … − γ u_t as two of first order, with the velocity as a field of its own"
             )
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
