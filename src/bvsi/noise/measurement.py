@@ -300,7 +300,7 @@ class _Law:
             if found.significant:
                 variance[name] = np.maximum(found.of(data)[name], _floor(data, name) ** 2)
         others = {f: v for f, v in variance.items() if v.ndim}
-        for name, own in _uneven(_without(data, gaps) if gaps else data, level, others, blur).items():
+        for name, own in _uneven(_without(data, gaps) if gaps else data, level, others, blur, rng).items():
             variance[name] = np.broadcast_to(np.maximum(own.sigma, _floor(data, name)) ** 2, data.fields[name].shape)
             growth.pop(name)
             notes.append(f"{name}: noise is uneven, σ {own}")
@@ -374,10 +374,12 @@ def _times(variance: dict[str, Array], factor: dict[str, Array]) -> dict[str, Ar
     return {f: v * factor[f] if f in factor else v for f, v in variance.items()}
 
 
-def _uneven(data: Data, level: NoiseLevel, others: Mapping[str, Array], blur: Blur | None) -> dict[str, UnevenLevel]:
+def _uneven(
+    data: Data, level: NoiseLevel, others: Mapping[str, Array], blur: Blur | None, rng: Rng
+) -> dict[str, UnevenLevel]:
     """Levels of the fields whose noise is uneven, whatever another law says of it."""
     noisy = replace(level, sigma={f: level.sigma[f] for f in _noisy(data, level)})
-    found = estimate_uneven(data, noisy, others, blur=blur)
+    found = estimate_uneven(data, noisy, others, blur=blur, rng=copy.deepcopy(rng))
     return {f: own for f, own in found.items() if own.significant}
 
 

@@ -9,6 +9,8 @@ leaves the least signal, f with E |f| = √(2/π) σ, by the quasi-likelihood of
 
 which is least at the true σ and does not mind a few outliers much. e_t and e_x are the levels of single frames and
 nodes: what a filter along the other axes leaves there, as far as its scatter is more than chance.
+
+The level is that of a median. Where tails are heavier than those of a normal law the variance is more than it shows.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import chdtrc, polygamma
 
-from bvsi.common.arrays import Array, Integers
+from bvsi.common.arrays import Array, Integers, Rng
 from bvsi.data.data import Data
 from bvsi.data.grid import Grid
 from bvsi.data.smoothness import along, shaped
@@ -58,6 +60,8 @@ _FEWEST = 8
 _ROUNDED = 48.0  # times the variance of rounding, two steps of a lattice: less noise follows the signal; not measured
 _STEPPED = 0.1  # squared step of a lattice over the variance up to which medians hardly have steps; not measured
 _QUARTERED = 16  # frames or nodes from which on quarters of them are looked at
+# Standard errors by which tails are heavier, and the part of it that each quarter has. Not measured.
+_SURE, _SHARED = 4.0, 0.3
 _ENOUGH = 500_000  # values from which the level follows
 _KNOWN = 0.3  # relative variance of the level of one frame or node, up to which it is looked at; not measured
 _STEPS, _DONE = 50, 1e-6  # of Newton's method, which takes about six, and the change of L that ends it
@@ -99,7 +103,12 @@ class UnevenLevel:
 
 
 def estimate_uneven(
-    data: Data, level: NoiseLevel, others: Mapping[str, Array] | None = None, *, blur: Blur | None = None
+    data: Data,
+    level: NoiseLevel,
+    others: Mapping[str, Array] | None = None,
+    *,
+    blur: Blur | None = None,
+    rng: Rng | None = None,
 ) -> dict[str, UnevenLevel]:
     """How uneven the noise of every field is; empty where frames are too few to tell it from signal.
 
@@ -112,19 +121,23 @@ def estimate_uneven(
         not uneven by itself.
     blur
         Kernels of noise that is not independent.
+    rng
+        For the noise that rounded values get while they are filtered, by default ``default_rng(0)``.
     """
-    others = others or {}
+    others, rng = others or {}, np.random.default_rng(0) if rng is None else rng
     if len(data.times) < _FEWEST:
         return {}
-    return {name: _estimated(data, name, level, others.get(name), blur) for name in level.sigma}
+    return {name: _estimated(data, name, level, others.get(name), blur, rng) for name in level.sigma}
 
 
-def _estimated(data: Data, name: str, level: NoiseLevel, other: Array | None, blur: Blur | None) -> UnevenLevel:
+def _estimated(
+    data: Data, name: str, level: NoiseLevel, other: Array | None, blur: Blur | None, rng: Rng
+) -> UnevenLevel:
     """Cosines first, then single frames and nodes."""
     values, sigma = observed(data, name), level.sigma[name]
     step = lattice_step(values)
     rounding = 0.0 if step is None else step**2 / 12
-    u = shaped(dithered(values, step, np.random.default_rng(0)), data.geometry)
+    u = shaped(dithered(values, step, rng), data.geometry)
 
     def after(words: str) -> _Filtered:
         return _Filtered.of(u, cleanest_filters(u, data.geometry, data.times, name, words, blur))
@@ -178,7 +191,7 @@ def heavy_tails(data: Data, name: str, variance: Array, level: NoiseLevel, *, bl
     whole, *each = (_tails(part) for part in (q, *parts))
     t, error = whole
     error *= float(np.sqrt(filtered.dispersion / _VARIANCE))
-    sure = t > 1 + max(4 * error, _LEAST) and all(own > 1 + 0.3 * (t - 1) for own, _ in each)
+    sure = t > 1 + max(_SURE * error, _LEAST) and all(own > 1 + _SHARED * (t - 1) for own, _ in each)
     return t if sure else 1.0
 
 
