@@ -47,5 +47,4 @@ def test_what_the_data_hardly_distinguish_is_not_consistent():
     ]
     assert np.mean([one.verdict == "consistent" for one in found]) <= 0.25
     open_ones = [one for one in found if one.verdict == "not decided"]
-    assert open_ones
-    assert all("library lacks" in one.check.reasons[0] for one in open_ones)
+    assert any("library lacks" in one.check.reasons[0] for one in open_ones)

@@ -345,7 +345,7 @@ def _alarms(evidence: Evidence) -> tuple[str, ...]:
     levels = evidence.levels
     found = [f"{t.name} ({chance(t.p)})" for t in evidence.of_test("missing") if t.p < levels.alone]
     found += [_misfit(t) for t in evidence.of_test("misfit") if t.p < levels.alarm and t.z > 0]
-    found += [f"{t.name} ({chance(t.p)})" for t in evidence.of_test("structure") if t.p < levels.alone]
+    found += [f"{t.name} ({chance(t.p)})" for t in evidence.of_test("structure") if t.p < levels.drawn]
     moved = [c for c in evidence.comparisons if c.better and c.p < levels.alarm]
     return (*found, *(c.summary for c in moved))
 

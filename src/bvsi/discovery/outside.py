@@ -117,15 +117,12 @@ def with_outside(
     if not alike:
         return judged
     if found.new:
-        reasons = (f"{found}, explains the data as well, with odds of {odds:.2g} : 1",)
+        reasons = (f"{found}, explains the data as well, {own}",)
     else:
-        close = open_margins(found.margins, OPEN)
+        close = open_margins(found.margins, odds)
         reasons = tuple(f"a model with {name}, which the library lacks, explains the data as well" for name in close)
-    return (
-        replace(judged, verdict=Verdict.UNDECIDED, advice=ADVICE[Verdict.UNDECIDED], reasons=reasons)
-        if reasons
-        else judged
-    )
+    undecided = replace(judged, verdict=Verdict.UNDECIDED, advice=ADVICE[Verdict.UNDECIDED], reasons=reasons)
+    return undecided if reasons else judged
 
 
 def _missing(found: Outside, path: SelectionPath, n: int) -> str | None:
