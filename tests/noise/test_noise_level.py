@@ -218,3 +218,14 @@ def test_public_data(file, key, time):
         noisy = add_noise(data, level * rms, np.random.default_rng(0))
         assert estimate_noise(noisy).sigma["u"] == pytest.approx(level * rms, rel=tolerance)
     assert estimate_noise(data).sigma["u"] < 1e-4 * rms
+
+
+def test_a_level_that_is_hardly_known_does_not_agree_with_everything():
+    """With scattered gaps long filters leave few values; the level of short ones, with signal in them, is far off."""
+    data = wave(periodic_grid(96), np.linspace(0, 1, 61))
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        values = data.fields["u"] + 0.02 * rng.standard_normal(data.fields["u"].shape)
+        mask = rng.random(values.shape) > 0.053
+        gaps = Data(data.times, {"u": values}, data.geometry, measured={"u": mask})
+        assert estimate_noise(gaps).sigma["u"] == pytest.approx(0.02, rel=0.15)

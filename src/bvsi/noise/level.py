@@ -139,7 +139,7 @@ def estimate_noise(data: Data, rng: Rng | None = None, *, blur: Blur | None = No
             some = _worth_more(_estimates(u, banks, _ENOUGH))
         estimates = _estimates(u, some)
         chosen[name] = _rounded(_choose(estimates, name), step)
-        cleanest[name] = _words(min(estimates, key=_upper).filters)
+        cleanest[name] = _words(_lowest(estimates).filters)
     return NoiseLevel(
         sigma=read_only({name: e.sigma for name, e in chosen.items()}),
         relative_error=read_only({name: e.error for name, e in chosen.items()}),
@@ -227,7 +227,7 @@ def cleanest_filters(
             return filters
     estimates = _estimates(u, banks, _ENOUGH)
     _choose(estimates, name)
-    return min(estimates, key=_upper).filters
+    return _lowest(estimates).filters
 
 
 def filters_along(
@@ -245,7 +245,8 @@ def filters_along(
         Whether along time.
     """
     banks = [b for b in _filter_banks(geometry, times) if not (any(f.name for f in b[1:]) if time else b[0].name)]
-    best = min(_estimates(u, banks, _ENOUGH), key=_upper, default=None)
+    estimates = _estimates(u, banks, _ENOUGH)
+    best = _lowest(estimates) if estimates else None
     return best.filters if best is not None and best.sigma <= sigma * (1 + _WITHIN * best.error) else None
 
 
@@ -424,9 +425,20 @@ def _choose(estimates: list[_FilteredScale], name: str) -> _FilteredScale:
             f"field {name!r} has too few values to measure its noise: no filter leaves {_FEWEST}; "
             "give more times or nodes, or state the noise yourself"
         )
-    low = min(estimates, key=_upper)
+    low = _lowest(estimates)
     agree = [e for e in estimates if e.sigma - low.sigma <= _WITHIN * e.sigma * max(e.error, low.error)]
     return min(agree, key=lambda e: e.error)
+
+
+def _lowest(estimates: list[_FilteredScale]) -> _FilteredScale:
+    """The one of the lowest upper bound; one that is well known, unless another is lower by more than its error.
+
+    Gaps leave few values behind long filters. With 5% of them one of 0.5 ± 0.47 of the level agreed with all others,
+    and the most precise of these, 3.7 times the level, was taken.
+    """
+    low = min(estimates, key=_upper)
+    sure = min((e for e in estimates if e.error < _UNSURE), key=_upper, default=low)
+    return sure if sure.sigma - low.sigma <= _WITHIN * sure.sigma * low.error else low
 
 
 def _worth_more(estimates: list[_FilteredScale]) -> list[tuple[AxisFilter, ...]]:

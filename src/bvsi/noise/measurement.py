@@ -310,10 +310,15 @@ class _Law:
         error += 0.5 * WIDTH_ERROR * np.count_nonzero(list(widths.values()))
         return _Law(level, variance, widths, error, tuple(notes), growth)
 
+    def _grows(self, name: str) -> bool:
+        """Whether the noise of a field grows with the signal."""
+        law = self.growth.get(name)
+        return law is not None and law.significant
+
     def with_tails(self, data: Data) -> _Law:
         """With the variance of noise that has heavy tails, of data without outliers."""
         blur = Blur.of(data, self.widths)
-        noisy = {f: self.variance[f] for f in _noisy(data, self.level)}
+        noisy = {f: self.variance[f] for f in _noisy(data, self.level) if not self._grows(f)}  # counts are skewed
         tails = {f: heavy_tails(data, f, v, self.level, blur=blur) for f, v in noisy.items()}
         heavy = {f: t for f, t in tails.items() if t > 1}
         notes = (f"{f}: noise has tails, with {t:.3g} times the variance that medians show" for f, t in heavy.items())

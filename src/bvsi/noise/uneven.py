@@ -135,7 +135,9 @@ def _estimated(
 ) -> UnevenLevel:
     """Cosines first, then single frames and nodes."""
     values, sigma = observed(data, name), level.sigma[name]
-    step = lattice_step(values)
+    step, even = lattice_step(values), np.full((1, data.n_nodes), sigma)
+    if other is not None and step is not None:  # counts, which are that by nature
+        return UnevenLevel(even, 1.0, ())
     rounding = 0.0 if step is None else step**2 / 12
     u = shaped(dithered(values, step, rng), data.geometry)
 
@@ -155,7 +157,7 @@ def _estimated(
             logs[axis], unsure[axis] = logs[axis] + own.log, own.unsure
             p, parameters, where = min(p, own.p_value), parameters + own.parameters, (*where, what)
     if not where:
-        return UnevenLevel(np.full((1, data.n_nodes), sigma), p, where)
+        return UnevenLevel(even, p, where)
     shape = np.exp(logs[0][:, None] + logs[1])
     if other is not None:
         better = cleanest.lack(np.sqrt(other + rounding)) - cleanest.lack(shape)
