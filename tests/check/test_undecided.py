@@ -55,3 +55,19 @@ def test_margins_are_stored(found, tmp_path):
     assert again.inclusion() == pytest.approx(found.inclusion())
     assert again.check.verdict is Verdict.UNDECIDED
     assert np.isfinite(list(again.path.margins.values())).all()
+
+
+def test_few_counts_need_larger_odds():
+    from bvsi.check.assessment import _for_counts
+    from bvsi.check.comparison import LEVELS
+    from bvsi.data import Data, Grid
+    from bvsi.noise import Diagonal
+    from bvsi.noise.measurement import Measurement
+
+    grid, times = Grid(x=np.arange(8.0)), np.arange(6.0)
+    for mean, odds in ((5.0, LEVELS.odds_of_few), (50.0, LEVELS.odds)):
+        data = Data.from_arrays({"u": np.full((6, 8), mean)}, times=times, geometry=grid)
+        counted = Measurement(data, Diagonal({"u": np.full(8, mean**0.5)}, {"u": 1.0}), {}, {}, {}, 0.0, "")
+        assert _for_counts(LEVELS, [counted]).odds == odds
+    silent = replace(LEVELS, odds=1.0)
+    assert _for_counts(silent, [counted]) is silent

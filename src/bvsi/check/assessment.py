@@ -26,6 +26,7 @@ from bvsi.infer.constraints import LinearConstraints
 from bvsi.infer.posteriors import Posterior, TruncatedPosterior, widened
 from bvsi.infer.quadratic import factorise, sandwich
 from bvsi.likelihood import ResidualLikelihood
+from bvsi.noise.correlation import gain_of_counts
 from bvsi.noise.measurement import Measurement, cycles_of
 from bvsi.operators import Library
 from bvsi.residual.thinning import THINNING
@@ -287,6 +288,13 @@ def level_ratio(likelihood: ResidualLikelihood, sigma: Mapping[str, float] | Non
     return float(np.mean(ratios)) if ratios else None
 
 
+def _for_counts(levels: CheckLevels, measured: Sequence[Measurement]) -> CheckLevels:
+    """The thresholds, with larger odds where counts per node are few, and scores less normal than they are taken."""
+    gains = [(m.data.fields[f], gain) for m in measured for f, gain in gain_of_counts(m.noise).items()]
+    few = any(float(np.mean(np.abs(u))) < levels.few * gain for u, gain in gains)
+    return replace(levels, odds=max(levels.odds, levels.odds_of_few)) if few and levels.odds > 1 else levels
+
+
 def seen_signal(fit: Fit, likelihood: ResidualLikelihood, rng: np.random.Generator) -> float:
     """Signal in the time terms with the weights of the fit, over that with the weights of no operator at all.
 
@@ -397,7 +405,7 @@ def check_discovery(
         absorbed=absorbed,
         shown=shown,
         frames=_frames(measured, setup.library) if not absorbed else None,
-        levels=levels,
+        levels=_for_counts(levels, measured),
     )
 
 
