@@ -28,6 +28,7 @@ MAD = 0.6744897501960817  # median of |ε|, ε standard normal
 MAD_VARIANCE, _MAD_SQUARE_SHARE = 1.3605, 0.3675
 _FEWEST = 30  # fewer filtered values do not give a scale
 MOST = 1_000_000  # more filtered values than these only cost time
+_FOR_A_LAW = 500_000  # values from which a law of the noise follows: the variance in one of 40 bins is then known to 2%
 _ENOUGH = 250_000  # to compare filters, where σ itself is not asked for
 _FEW = 8  # filters that are compared once more with more values; not measured
 _ROWS_FOR_CORRELATION = 2000  # of a filter, from which the correlation of its values is taken; more only cost time
@@ -327,6 +328,16 @@ def _mean_square(K: Any) -> float:
     cut = K.shape[0] // 4
     inside = K[cut : K.shape[0] - cut]
     return float(max(inside.power(2).sum() / inside.shape[0], np.finfo(float).tiny))
+
+
+def after_filters(u: Array, filters: tuple[AxisFilter, ...]) -> tuple[Array, int]:
+    """What filters leave of u (T, *shape) in units of the noise, (*shape', T'), of much data at every s-th time; and s.
+
+    That many values are enough for laws of the noise.
+    """
+    in_time, *others = [k.K for k in filters]
+    stride = -(-u.size // _FOR_A_LAW)
+    return in_space(others, times_last(along(in_time[::stride], u, 0))) / gain_of(filters) ** 0.5, stride
 
 
 def gain_of(filters: tuple[AxisFilter, ...]) -> float:

@@ -27,8 +27,8 @@ from bvsi.noise.level import (
     MAD_VARIANCE,
     MOST,
     NoiseLevel,
+    after_filters,
     cleanest_filters,
-    gain_of,
     in_space,
     inflation,
     lattice_step,
@@ -44,7 +44,6 @@ _BIN, _MOST_BINS = 60, 40  # independent values per bin of signal strength, and 
 _PARAMETER = 4.0  # deviance that a further coefficient has to explain: two standard deviations
 _ALPHA = 0.01  # p-value below which noise is taken to grow with the signal: one false alarm in a hundred fields
 _LEFT = 35 / 128  # part of the variance of white noise that the low-pass of one axis leaves
-_ENOUGH = 500_000  # values from which a law follows: the variance in one of 40 bins is then known to 2%
 _ROUNDS = 4  # in which the spread of the signal inside a bin is taken off; the fit moves by 1e-3 in the third
 
 
@@ -149,12 +148,11 @@ def estimate_signal_noise(
         u = shaped(observed(data, name), data.geometry)
         found = "" if level is None else level.cleanest.get(name, "")
         filters = cleanest_filters(u, data.geometry, data.times, name, found, blur)
-        matrices, stride = [k.K for k in filters], -(-u.size // _ENOUGH)
-        f = in_space(matrices[1:], times_last(along(matrices[0][::stride], u, 0))).ravel()
-        f /= gain_of(filters) ** 0.5
+        f, stride = after_filters(u, filters)
+        matrices = [k.K for k in filters]
         signal = None if _large(data) else shaped(_signal(data, name)[0], data.geometry)
         s1, s2 = (_strength(u, signal, data.geometry, matrices, stride, power) for power in (1, 2))
-        result[name] = _fit(f, s1, s2, inflation(filters), robust=lattice_step(u) is None)
+        result[name] = _fit(f.ravel(), s1, s2, inflation(filters), robust=lattice_step(u) is None)
     return result
 
 

@@ -25,21 +25,19 @@ from scipy.special import chdtrc, polygamma
 from bvsi.common.arrays import Array, Integers, Rng
 from bvsi.data.data import Data
 from bvsi.data.grid import Grid
-from bvsi.data.smoothness import along, shaped
+from bvsi.data.smoothness import shaped
 from bvsi.noise.level import (
     MAD,
     AxisFilter,
     NoiseLevel,
+    after_filters,
     cleanest_filters,
     dithered,
     filters_along,
-    gain_of,
-    in_space,
     inflation,
     lattice_step,
     median_of,
     observed,
-    times_last,
 )
 from bvsi.residual.blur import Blur
 
@@ -62,7 +60,6 @@ _STEPPED = 0.1  # squared step of a lattice over the variance up to which median
 _QUARTERED = 16  # frames or nodes from which on quarters of them are looked at
 # Standard errors by which tails are heavier, and the part of it that each quarter has. Not measured.
 _SURE, _SHARED = 4.0, 0.3
-_ENOUGH = 500_000  # values from which the level follows
 _KNOWN = 0.3  # relative variance of the level of one frame or node, up to which it is looked at; not measured
 _STEPS, _DONE = 50, 1e-6  # of Newton's method, which takes about six, and the change of L that ends it
 _HALVED = tuple(0.5**k for k in range(12))  # steps tried, until one helps
@@ -184,16 +181,14 @@ def heavy_tails(data: Data, name: str, variance: Array, level: NoiseLevel, *, bl
     values = observed(data, name)
     if (step := lattice_step(values)) is not None and step**2 > _STEPPED * np.mean(variance):
         return 1.0
-    filters = cleanest_filters(
-        shaped(values, data.geometry), data.geometry, data.times, name, level.cleanest.get(name, ""), blur
-    )
-    filtered = _Filtered.of(shaped(values, data.geometry), filters)
-    q = filtered.scaled / filtered.at(np.sqrt(np.broadcast_to(variance, values.shape)))
+    u = shaped(values, data.geometry)
+    own = _Filtered.of(u, cleanest_filters(u, data.geometry, data.times, name, level.cleanest.get(name, ""), blur))
+    q = own.scaled / own.at(np.sqrt(np.broadcast_to(variance, values.shape)))
     parts = [half for axis in (0, 1) if q.shape[axis] >= _QUARTERED for half in np.array_split(q, 4, axis)]
     whole, *each = (_tails(part) for part in (q, *parts))
     t, error = whole
-    error *= float(np.sqrt(filtered.dispersion / _VARIANCE))
-    sure = t > 1 + max(_SURE * error, _LEAST) and all(own > 1 + _SHARED * (t - 1) for own, _ in each)
+    error *= float(np.sqrt(own.dispersion / _VARIANCE))
+    sure = t > 1 + max(_SURE * error, _LEAST) and all(part > 1 + _SHARED * (t - 1) for part, _ in each)
     return t if sure else 1.0
 
 
@@ -237,14 +232,13 @@ class _Filtered:
     @staticmethod
     def of(u: Array, filters: tuple[AxisFilter, ...]) -> _Filtered:
         """The values (T, *shape) after filters along time and space; of many every s-th time."""
-        stride = -(-u.size // _ENOUGH)
+        f, stride = after_filters(u, filters)
         in_time, *others = [k.K for k in filters]
-        f = in_space(others, times_last(along(in_time[::stride], u, 0)))
-        scaled = np.abs(f.reshape(-1, f.shape[-1]).T) / (_MEAN * gain_of(filters) ** 0.5)
         frames, *places = (np.asarray(abs(K).argmax(axis=1)).ravel() for K in (in_time[::stride], *others))
         nodes = np.ravel_multi_index(np.meshgrid(*places, indexing="ij"), u.shape[1:]) if places else np.zeros(1)
         squares, fourths = (float(np.prod([getattr(k, p) for k in filters])) for p in ("squares", "fourths"))
         dispersion = _VARIANCE * (_SQUARE_SHARE * squares + (1 - _SQUARE_SHARE) * fourths)
+        scaled = np.abs(f.reshape(-1, f.shape[-1]).T) / _MEAN
         return _Filtered(scaled, frames, np.asarray(nodes).ravel().astype(int), dispersion, inflation(filters))
 
     def at(self, sigma: Array) -> Array:
